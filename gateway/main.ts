@@ -4,9 +4,11 @@
  * everything.
  */
 import { NO_ROUTING, Round, applyGuard, applyRouting } from '../kernel/apply/apply.ts'
+import { removeTable } from '../kernel/nft/nft.ts'
 import { type Notice, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import { restoreForwarding } from '../kernel/tuning/tuning.ts'
 import { watchLeaving } from '../kubeapi/kubeapi.ts'
+import { NFT_TABLE_REACH, NFT_TABLE_RELAY } from '../model/model.ts'
 import { FAMILIES } from '../model/addresses/addresses.ts'
 import { isPublicName } from '../model/lanes/lanes.ts'
 import { DEFAULT_LOOP, unlessAborted, untilDone } from '../reconcile/reconcile.ts'
@@ -22,7 +24,7 @@ import {
   whyCachesNotSynced,
 } from './lanes/lanes.ts'
 import { removeGatewayTable } from './nft/nft.ts'
-import { PublicName } from './reach/reach.ts'
+import { PublicName, Relays } from './reach/reach.ts'
 import { startRenewal } from './rotation/rotation.ts'
 import { StatusLoop } from './status/status.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding, gatewayMetrics } from './world/world.ts'
@@ -94,12 +96,14 @@ async function serve(
   const name = publicNameOf(deps, config, { isDown, onChange: () => lanes.poke() })
   const publicName = () => name?.view
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
+  const relays = new Relays(deps, { config, openSocket, onChange: () => lanes.poke() })
   const lanes = new LaneLoop(deps, {
     config,
     metrics,
     probing,
     nextIdentity,
     publicName,
+    relays,
     onRound: () => reports.poke(),
   })
   const rotation = () => renewal?.loop.report
@@ -112,7 +116,13 @@ async function serve(
     for (const hint of sizeHints(change, config.node)) probing.suspectSize(hint)
   })
   try {
-    await Promise.all([lanes.run(signal), reports.run(signal), renewal?.loop.run(signal), name?.run(signal)])
+    await Promise.all([
+      lanes.run(signal),
+      reports.run(signal),
+      renewal?.loop.run(signal),
+      name?.run(signal),
+      relays.run(signal),
+    ])
   } finally {
     stopFollowing()
     stopHints()
@@ -154,6 +164,8 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
   // A lane always needs its policy, even a lane that cannot be removed.
   if (swept) await (await applyGuard(deps.routes, [], LANE_GUARD, round, signal)).removeOthers()
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeGatewayTable(nft, round, signal)
+  for (const table of [NFT_TABLE_RELAY, NFT_TABLE_REACH])
+    await round.attempt(() => removeTable(deps.nft, table, signal))
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)
     const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))

@@ -50,6 +50,20 @@ export const NFT_TABLE_FLOWS = 'sealane_flows'
 /** The tables of `sealane explain --probe`, which follow its packets, begin with this. They exist for seconds. */
 export const NFT_TABLE_TRACE = 'sealane_trace'
 
+/** The table of a relay, which forwards packets between gateways of other clusters. */
+export const NFT_TABLE_RELAY = 'sealane_relay'
+/** The table through which a gateway's questions to relays share the ports of its lane devices. */
+export const NFT_TABLE_REACH = 'sealane_reach'
+/** The UDP port at which a relay takes questions. The ports of pairs follow it, up to RELAY_LAST_PORT. */
+export const RELAY_PORT = 4600
+/** Two ports for each pair. The ports after it are those of the overlay. */
+export const RELAY_LAST_PORT = 4799
+/**
+ * From this port and those after it, one for each remote lane number, a gateway asks relays. Its packets leave with the
+ * port of the lane device.
+ */
+export const RELAY_CALL_PORT = 4580
+
 /** The group to which these tables log samples of calls and of their answers. */
 export const NFLOG_GROUP_FLOWS = 7313
 

@@ -230,7 +230,7 @@ const SITE = fields('apiVersion kind', {
     {
       kubernetes: fields('kubeconfig context namespace'),
       labels: 'map',
-      gateways: fields('node lane publicAddress publicPort listenPort'),
+      gateways: fields('node lane publicAddress publicPort listenPort relay'),
       overlay: fields('port checksumOffload'),
       dns: fields('listen upstreams forwardFor'),
     },

@@ -27,6 +27,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOption
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayOption[]
   readonly gateways?: number
+  readonly relay: boolean
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
   readonly overlayPort?: number
@@ -64,6 +65,11 @@ export function addJoinKubeOptions(command: Command): Command {
       '--gateways <count>',
       `with --context: how many gateways are active at once, 1 to ${MAX_LANE + 1} (default: as installed, else ${DEFAULT_ACTIVE_GATEWAYS})`,
       parseGatewayCount,
+    )
+    .option(
+      '--relay',
+      'with --context: let the gateways relay, encrypted end to end, between members that cannot reach each other; they must be reachable at UDP 4600 to 4799',
+      false,
     )
     .option(
       '--label <key=value>',
@@ -155,6 +161,7 @@ const KUBE_ONLY = [
   'serviceCidr',
   'gateway',
   'gateways',
+  'relay',
   'label',
   'allowNamespace',
   'overlayPort',

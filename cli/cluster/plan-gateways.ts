@@ -28,6 +28,8 @@ export interface GatewayOptions {
   readonly gateways: readonly GatewayOption[]
   /** How many are active at once, 1 to 8. If undefined, the installed number, else two. */
   readonly activeGateways?: number
+  /** The gateways offer to relay. Absent: an offer that exists stays. */
+  readonly relay?: boolean
 }
 
 export interface GatewaysPlan {
@@ -54,7 +56,9 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
   return {
     gateways,
     activeGateways,
-    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, { present: numbers, chosen })),
+    nodes: gateways.flatMap((gateway) =>
+      nodeChange(discovery, gateway, { present: numbers, chosen, relay: given.relay === true }),
+    ),
     notes: [
       ...gatewayNotes(discovery, { gateways, present, numbers, activeGateways }),
       ...choiceNotes(discovery, chosen),
@@ -204,7 +208,11 @@ function givenNotes({ gateways: { candidates } }: Discovery, { gateways: named }
 function nodeChange(
   discovery: Discovery,
   { node, publicAddress, publicPort }: GatewayOption,
-  { present, chosen }: { readonly present: Labels; readonly chosen: readonly GatewayOption[] },
+  {
+    present,
+    chosen,
+    relay,
+  }: { readonly present: Labels; readonly chosen: readonly GatewayOption[]; readonly relay: boolean },
 ): NodeChange[] {
   const { candidates, unfit } = discovery.gateways
   const fit = candidates.find((candidate) => candidate.node === node)
@@ -219,6 +227,7 @@ function nodeChange(
     ...callAnnotations({
       ...(same ? {} : { publicAddress }),
       ...(publicPort === undefined ? {} : { publicPort }),
+      ...(relay ? { relay } : {}),
     }),
     ...(isOldPort && publicPort === undefined ? { [ANNOTATION_PUBLIC_PORT]: null } : {}),
     ...(isChosen ? { [ANNOTATION_CHOSEN_BY]: CHOSEN_BY_JOIN } : {}),

@@ -188,6 +188,7 @@ function joinOptions(options: RunJoinOptions): JoinOptions {
   return {
     labels: Object.fromEntries(label),
     gateways: gateway,
+    ...(options.relay ? { relay: true } : {}),
     ...(gateways === undefined ? {} : { activeGateways: gateways }),
     ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
     ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),

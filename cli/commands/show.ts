@@ -139,7 +139,10 @@ const connections: View<ConnectionRow> = {
     { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
     { title: 'STATE', cell: (row) => row.state },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
-    { title: 'NAT', cell: (row) => (row.usingNat ? 'yes' : 'no') },
+    {
+      title: 'NAT',
+      cell: (row) => (row.usingRelay === undefined ? (row.usingNat ? 'yes' : 'no') : `relayed by ${row.usingRelay}`),
+    },
     { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
     {
       title: 'LOSS',

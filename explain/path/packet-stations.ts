@@ -236,7 +236,8 @@ function linkText(here: MemberView, { connection, gateway }: Link): string {
 }
 
 /** Which rung of reach the tunnel uses. */
-function wayText(here: MemberView, { usingNat, usingAddress, endpoint }: ConnectionStatus): string {
+function wayText(here: MemberView, { usingNat, usingRelay, usingAddress, endpoint }: ConnectionStatus): string {
+  if (usingRelay !== undefined) return `relayed by ${usingRelay}`
   if (usingNat) return 'through NAT'
   const candidates = here.find('Endpoint', endpoint)?.object.spec.candidates ?? []
   const kind = candidates.find(({ address, port }) => {

@@ -10,6 +10,7 @@ import type { RouteTable } from '../../kernel/route/route.ts'
 import type { Address, AddressPort } from '../../model/addresses/addresses.ts'
 import { type Endpoint, type EndpointSpec, LANE_DEVICE_PREFIX } from '../../model/model.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
+import type { Agreement } from './agreement.ts'
 
 /** A gateway of another cluster. */
 export interface FarEnd {
@@ -202,6 +203,11 @@ export interface Cable {
    * never replaces a file that exists but is not usable, and throws an error that names it.
    */
   prepare(ownLanes: readonly number[]): Promise<void>
+  /**
+   * What this identity of the lane and that of another end agree on (agreementOf()). Undefined if this node has no key
+   * of this identity. Absent if identities are no keys.
+   */
+  agreement?(ownLane: number, identity: string): Promise<Agreement | undefined>
   /** The existing devices, by remote lane number, with the links to `ends`. Throws KernelError. */
   observe(
     remoteLanes: readonly number[],

@@ -1,4 +1,5 @@
 /** The implementation of links: plan, observe, apply, identities. Only this room handles keys. */
+export { type Agreement, agreementOf } from './agreement.ts'
 export {
   type Cable,
   type CableDevice,

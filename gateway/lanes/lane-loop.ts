@@ -18,7 +18,7 @@ import {
   loopDeps,
 } from '../world/world.ts'
 import type { Probing } from '../health/health.ts'
-import { CallHistory } from '../reach/reach.ts'
+import { CallHistory, type Relays } from '../reach/reach.ts'
 import { PlanApplier } from './apply-plan.ts'
 import { Departure } from './departure.ts'
 import { EndpointWriter } from './endpoint-writer.ts'
@@ -36,6 +36,8 @@ export interface LaneLoopInit {
   readonly nextIdentity?: () => string | undefined
   /** What is known of the public name (PublicName). */
   readonly publicName?: () => PublicNameView | undefined
+  /** Relays for links that nothing else reaches. Absent: there are none. */
+  readonly relays?: Pick<Relays, 'known' | 'planned'>
   /** Called after each round. */
   readonly onRound: () => void
 }
@@ -161,6 +163,7 @@ export class LaneLoop {
     const plan = planGateway(world, cable.rules)
     const { lanes, refusals, nextAtMs } = plan.lanes
     this.#calls.planned(lanes, world.monotonicMs)
+    this.#init.relays?.planned(world, plan.lanes)
     this.#refusals.report(refusals)
 
     const round = this.#newRound()
@@ -191,6 +194,7 @@ export class LaneLoop {
     return {
       health: this.#init.probing.health(),
       ...this.#calls.known,
+      ...this.#init.relays?.known,
       ...(nextIdentity === undefined ? {} : { nextIdentity }),
       ...(publicName === undefined ? {} : { publicName }),
       ...this.#departure.look(this.#phase.plan === undefined),

@@ -9,13 +9,18 @@ import {
   podPrefixes,
   prefixPairs,
 } from '../../model/addresses/addresses.ts'
-import { CAPABILITY_ALL_PAIRS, CAPABILITY_DRAINING, CAPABILITY_SIZED_PROBES } from '../../model/lanes/lanes.ts'
+import {
+  CAPABILITY_ALL_PAIRS,
+  CAPABILITY_DRAINING,
+  CAPABILITY_RELAY,
+  CAPABILITY_SIZED_PROBES,
+} from '../../model/lanes/lanes.ts'
 import { type Endpoint, endpointName, ownedByNode } from '../../model/model.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
 import type { CableRules } from '../cable/cable.ts'
 import { type LanesPlan, planLanes } from '../links/links.ts'
 import { planTranslation } from '../nft/nft.ts'
-import { planCandidates } from '../reach/reach.ts'
+import { isOwnLaneHidden, planCandidates } from '../reach/reach.ts'
 import type { GatewayWorld } from '../world/world.ts'
 import { planLaneGuard } from './plan-lane-guard.ts'
 import { type LaneRoutesPlan, planLaneRoutes, podsElsewhere } from './plan-lane-routes.ts'
@@ -93,6 +98,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           ...fields.capabilities,
           CAPABILITY_ALL_PAIRS,
           CAPABILITY_SIZED_PROBES,
+          ...(lane.relay === true && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
           ...(world.leaving === true || world.returning === true ? [CAPABILITY_DRAINING] : []),
         ],
         candidates: planCandidates(world, lane),

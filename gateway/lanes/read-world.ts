@@ -32,7 +32,16 @@ export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as co
 /** What this process has learned and what neither the kernel nor an object contains. */
 export type Known = Pick<
   GatewayWorld,
-  'health' | 'callJitter' | 'successorsSince' | 'handedOver' | 'leaving' | 'withdrawn' | 'nextIdentity' | 'publicName'
+  | 'health'
+  | 'callJitter'
+  | 'successorsSince'
+  | 'handedOver'
+  | 'leaving'
+  | 'withdrawn'
+  | 'nextIdentity'
+  | 'publicName'
+  | 'relayPlaces'
+  | 'triesDirect'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const

@@ -14,6 +14,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import {
   CAPABILITY_ALL_PAIRS,
+  CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
   isLaneNumber,
@@ -47,6 +48,8 @@ export interface RemoteLink extends FarEnd {
   readonly announced?: string
   /** It answers padded probes. */
   readonly answersSizes: boolean
+  /** It offers to relay. */
+  readonly relays?: true
 }
 
 const MAX_CANDIDATES = 8
@@ -276,6 +279,7 @@ function toLink(
     hidden: isHidden(counting),
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
     answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
+    ...(spec.capabilities.includes(CAPABILITY_RELAY) ? { relays: true } : {}),
   }
 }
 

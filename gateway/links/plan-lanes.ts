@@ -18,6 +18,7 @@ import {
 } from '../../model/model.ts'
 import {
   ANNOTATION_PUBLIC_ADDRESS,
+  ANNOTATION_RELAY,
   type CalledAt,
   firstPublicPort,
   gatewayLabel,
@@ -36,7 +37,13 @@ import {
   ownAddresses,
   planCandidates,
 } from '../reach/reach.ts'
-import { type GatewayLaneConfig, type GatewayWorld, type PeerHealthView, healthKey } from '../world/world.ts'
+import {
+  type GatewayLaneConfig,
+  type GatewayWorld,
+  type PeerHealthView,
+  type RelayPlace,
+  healthKey,
+} from '../world/world.ts'
 import { type Refusal, type RemoteLink, checkClusters, checkEndpoints } from './check-remotes.ts'
 import { nextLookMs } from './choose-server.ts'
 
@@ -65,6 +72,8 @@ export interface PlannedLink extends RemoteLink {
   readonly choice: EndpointChoice
   /** Why the link may never come up, as text. */
   readonly suspicion?: LaneSuspicion
+  /** Where relays take packets for the far end. Absent: nowhere. */
+  readonly relayPlaces?: readonly RelayPlace[]
   /** Sizes between which the link is probed. Absent: it is not probed. */
   readonly sizes?: SizeBounds
   /** The size that was known when this was planned, in octets. Absent if it was not known. */
@@ -178,9 +187,17 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const called = world.roamed?.get(linkKey(remote))
     // The address may have become one of this node's since the peer called from it.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
-    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
+    const relayPlaces = world.relayPlaces?.get(linkKey(remote))
+    const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
+    const relays = { triesDirect, relays: relayPlaces ?? [] }
+    const choice = chooseEndpoint({ ...turn, ...relays, candidates, noneCallable, roamed, link, health })
     const suspicion = laneSuspicion({ world, own, port, remote, hidden })
-    return { ...remote, choice, ...(suspicion === undefined ? {} : { suspicion }) }
+    return {
+      ...remote,
+      choice,
+      ...(suspicion === undefined ? {} : { suspicion }),
+      ...(relayPlaces === undefined ? {} : { relayPlaces }),
+    }
   }
   const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remoteLane, remote.cluster))))
   const successors = newcomers.map((remote) =>
@@ -259,7 +276,8 @@ function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
 function whatToDo(port: number): string {
   return (
     `give one gateway a public address, or forward UDP ${port} to it, and publish that address ` +
-    `(annotation ${ANNOTATION_PUBLIC_ADDRESS} of its Node, publicAddress in site.yaml)`
+    `(annotation ${ANNOTATION_PUBLIC_ADDRESS} of its Node, publicAddress in site.yaml), ` +
+    `or let a member that both reach relay (${ANNOTATION_RELAY}, relay in site.yaml)`
   )
 }
 

@@ -1,8 +1,9 @@
 /** Chooses at which underlay address a peer is called, and when it is called again, with a reason. Pure. */
-import { type AddressPort, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
-import type { PeerHealthView, RoamedLink } from '../world/world.ts'
+import { isRelayPort } from './relay/relay.ts'
+import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**
@@ -36,6 +37,10 @@ export interface EndpointChoiceInit {
   readonly noneCallable?: boolean
   /** Where the peer called from, if that is not where it was called. */
   readonly roamed?: RoamedLink | undefined
+  /** Where relays take packets for the peer, best first. Absent: nowhere. */
+  readonly relays?: readonly RelayPlace[]
+  /** The link is relayed, and the peer is called at its own addresses now (ReturnTries). */
+  readonly triesDirect?: boolean
   /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
@@ -64,11 +69,17 @@ const ANSWER_WAIT_MS = 3000
  * The address from which a peer called last is one more candidate: behind NAT it may be the only one that works.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
-  const { candidates, link, health, monotonicMs, roamed } = init
+  const { candidates, link, health, monotonicMs, roamed, relays = [] } = init
   const current = link?.at
+  if (init.triesDirect === true && candidates.length > 0) {
+    const turn = Math.floor(monotonicMs / DIRECT_TURN_MS)
+    return { ...tryPlace({ ...init, roamed: undefined }, turn), nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
+  }
+  const moved = movedPlace(relays, current)
+  if (health?.state === 'up' && moved !== undefined) return throughRelay(moved)
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'the remote gateway answers')
-  if (candidates.length === 0) {
+  if (candidates.length === 0 && relays.length === 0) {
     if (current !== undefined)
       return keep(current, 'the remote gateway connected from there; it publishes no candidates')
     const why =
@@ -84,6 +95,10 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
       nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs,
     }
   }
+  const relayed = relayTurn(init)
+  // What was agreed before the link went down says nothing about another path.
+  if (relayed !== undefined && health?.state === 'down' && (link?.handshakeMs ?? -Infinity) <= health.sinceMs)
+    return relayed
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
   const unheard = link?.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
@@ -94,11 +109,55 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
+  if (relayed !== undefined) return relayed
   if (current !== undefined && ageMs < init.sessionMs && init.callable) {
     return keepSession(init, current, sinceMs, elapsedMs)
   }
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
+}
+
+/** How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. */
+const RELAY_AFTER_MS = 2000
+/** How long one relay is tried before the next one. */
+const RELAY_TURN_MS = 2000
+/** One of so many turns is one of the direct candidates. */
+const RELAY_TURNS = 4
+/** A peer that still sends through the relay draws the link back there, so the direct address is set again so often. */
+const DIRECT_AGAIN_MS = 400
+const DIRECT_TURN_MS = 1200
+
+/** The relay has given the pair another port, for example because one end has another identity. */
+function movedPlace(relays: readonly RelayPlace[], current: AddressPort | undefined): RelayPlace | undefined {
+  if (current === undefined || !isRelayPort(current.port) || relays.some(({ at }) => sameAddressPort(at, current)))
+    return undefined
+  const { address } = current
+  return relays.find(({ at }) => formatAddress(at.address) === formatAddress(address))
+}
+
+function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
+  return { how: 'try', at, why: `relayed by ${cluster}` }
+}
+
+/**
+ * The call through a relay that is due, undefined if none is. The first turn of a link that went down keeps the
+ * session, which works over the next relay at once, and is not that of the relay which it used.
+ */
+function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
+  const { relays = [], health, monotonicMs, link } = init
+  if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
+  const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
+  const afterMs = health.state === 'down' ? 0 : RELAY_AFTER_MS
+  if (elapsedMs < afterMs) return undefined
+  const turn = Math.floor((elapsedMs - afterMs) / RELAY_TURN_MS)
+  if (turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0) return undefined
+  const other = turn === 0 ? relays.find(({ at }) => !sameAddressPort(at, link?.at)) : undefined
+  const place = other ?? relays[turn % relays.length]
+  if (place === undefined) return undefined
+  const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
+  const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
+  const endMs = Math.min(endsMs, afterMs + (turn + 1) * RELAY_TURN_MS)
+  return { ...throughRelay(place), ...(keepsSession ? {} : { attempt }), nextAtMs: health.sinceMs + endMs }
 }
 
 function keep(at: AddressPort, why: string): EndpointChoice {

@@ -11,3 +11,25 @@ export {
   planCandidates,
 } from './plan-candidates.ts'
 export { PublicName } from './public-name.ts'
+export {
+  BindCaller,
+  type BindCallerInit,
+  type BindingLimits,
+  type CallerState,
+  DEFAULT_LIMITS,
+  type QuestionOutcome,
+  RELAY_DROPS,
+  type Refusal,
+  type RelayConfig,
+  type RelayDeps,
+  type RelayDrop,
+  type RelayEnd,
+  RelayServer,
+  type SharedPort,
+  bindKey,
+  Relays,
+  endId,
+  planRelayEnds,
+  planSharedPorts,
+  relayOf,
+} from './relay/relay.ts'

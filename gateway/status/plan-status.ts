@@ -21,7 +21,7 @@ import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
-import type { EndpointChoice } from '../reach/reach.ts'
+import { type EndpointChoice, relayOf } from '../reach/reach.ts'
 import { type PublicNameView, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
@@ -233,6 +233,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
+    ...usingRelay(init, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
@@ -293,6 +294,18 @@ function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink)
     ...(handshakeAge === undefined ? {} : { handshakeAgeMs: handshakeAge }),
   })
   return { ...found, message: fitText(found.message, MAX_CONNECTION_MESSAGE_LENGTH) }
+}
+
+/** The member that relays, by the address to which packets go: a process that has just started has no binding yet. */
+function usingRelay(
+  { lanes, laneStates }: StatusInit,
+  at: AddressPort | undefined,
+): Pick<ConnectionStatus, 'usingRelay'> {
+  const links = lanes.flatMap((lane) =>
+    lane.links.map((link) => ({ ...link, at: laneStates.get(lane.remoteLane)?.links.get(linkKey(link))?.at })),
+  )
+  const relay = relayOf(at, links)
+  return relay === undefined ? {} : { usingRelay: relay.cluster }
 }
 
 /**

@@ -28,6 +28,8 @@ export interface GatewayLaneConfig {
   readonly publicAddress?: string
   /** CalledAt.publicPort: the port outside for gateways of number 0. Absent: `port` is the port outside too. */
   readonly publicPort?: number
+  /** The gateway offers to relay, if it can be called from outside. Absent: it does not. */
+  readonly relay?: true
 }
 
 export interface GatewayConfig {

@@ -44,6 +44,13 @@ export interface PublicNameView {
   readonly isAsked: boolean
 }
 
+/** An address at which a relay takes packets for one far end, from this node alone. */
+export interface RelayPlace {
+  /** The member whose gateway relays. */
+  readonly cluster: string
+  readonly at: AddressPort
+}
+
 export interface GatewayWorld {
   /** The time of this reading, in milliseconds of the monotonic clock. */
   readonly monotonicMs: number
@@ -111,6 +118,10 @@ export interface GatewayWorld {
   readonly successorsSince?: ReadonlyMap<string, number>
   /** The next identity that this node has announced. Absent: none. */
   readonly nextIdentity?: string
+  /** Where relays take packets for far ends that are bound there too, by linkKey(), best first. Absent: nowhere. */
+  readonly relayPlaces?: ReadonlyMap<string, readonly RelayPlace[]>
+  /** Relayed links, by linkKey(), that are called at the far end's own addresses now (ReturnTries). Absent: none. */
+  readonly triesDirect?: ReadonlySet<string>
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }

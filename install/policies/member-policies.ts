@@ -9,6 +9,7 @@ import {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
+  ANNOTATION_RELAY,
   LABEL_GATEWAY,
   LANE_LEASE_PREFIX,
 } from '../../model/lanes/lanes.ts'
@@ -117,6 +118,7 @@ function gatewayLabel(): readonly ManifestObject[] {
           [ANNOTATION_PUBLIC_ADDRESS, 'public address'],
           [ANNOTATION_PUBLIC_PORT, 'public ports'],
           [ANNOTATION_LISTEN_PORT, 'listen ports'],
+          [ANNOTATION_RELAY, 'offer to relay'],
         ].map(([key = '', what = '']) => ({
           expression: stays('annotations', key),
           message: `a node must not change annotation ${key}: it does not decide its ${what}`,

@@ -165,6 +165,7 @@ const siteSchema = z.strictObject(
               publicAddress: publicAddress.optional(),
               publicPort: integer(1, MAX_FIRST_PORT).optional(),
               listenPort: integer(1, MAX_FIRST_PORT).optional(),
+              relay: z.literal(true, { error: 'true' }).optional(),
             },
             { error: 'a map' },
           ),
@@ -284,12 +285,14 @@ function onlyBadRows(path: string, value: unknown, issues: readonly z.core.$ZodI
 
 /** The row with what is wrong with it. */
 function asWritten(node: string, row: unknown): SiteGateway {
-  const { lane, publicAddress, publicPort, listenPort, node: _node, ...others } = row as Record<string, unknown>
+  const { lane, publicAddress, publicPort, listenPort, relay, node: _node, ...others } = row as Record<string, unknown>
   const number = (value: unknown): number | undefined =>
     value === undefined || typeof value === 'number' ? value : Number.NaN
-  const whole = Object.keys(others).length > 0 ? row : publicAddress
+  const isOfferBad = relay !== undefined && relay !== true
+  const whole = Object.keys(others).length > 0 || isOfferBad ? row : publicAddress
   const address = whole === undefined || typeof whole === 'string' ? whole : `${typeof whole} ${JSON.stringify(whole)}`
-  const calls = { publicAddress: address, publicPort: number(publicPort), listenPort: number(listenPort) }
+  const offer = relay === true ? (true as const) : undefined
+  const calls = { publicAddress: address, publicPort: number(publicPort), listenPort: number(listenPort), relay: offer }
   const stated = number(lane)
   return { node, ...(stated === undefined ? {} : { lane: stated }), ...calledAt(calls) }
 }

@@ -65,6 +65,10 @@ const CONNECTION = map(
     usingNat: flag(
       'True if the remote gateway connects from an address that is not one of its candidates, as behind NAT.',
     ),
+    /** The member whose gateway forwards the packets of the link. Absent: none does, or it is not known. */
+    usingRelay: text('Id of the cluster whose gateway relays this tunnel; absent if no gateway does.', {
+      maxLength: 63,
+    }).optional(),
     rttMs: number('Round-trip time of the last probes, in milliseconds.', { minimum: 0 }).optional(),
     /** Share of the recent probes without an answer, 0 to 1. */
     loss: relied(number('Share of the last probes without an answer, 0 to 1.', { minimum: 0, maximum: 1 })).optional(),

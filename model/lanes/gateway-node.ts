@@ -9,11 +9,14 @@ import {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
+  ANNOTATION_RELAY,
   type CalledAt,
+  RELAY_VALUE,
   calledAt,
   firstPortProblem,
   parsePort,
   publicAddressProblem,
+  relayProblem,
 } from './public-address.ts'
 import { transientSign } from './transient-machine.ts'
 
@@ -201,7 +204,13 @@ function statedCalls({ metadata: { name, annotations = {} } }: Node, overlayPort
   const publicAddress = annotations[ANNOTATION_PUBLIC_ADDRESS]
   if (publicAddress !== undefined) refuse(ANNOTATION_PUBLIC_ADDRESS, publicAddressProblem(publicAddress))
   const publicPort = portOf(ANNOTATION_PUBLIC_PORT, 'public')
-  return calledAt({ publicAddress, publicPort, listenPort: portOf(ANNOTATION_LISTEN_PORT, 'listen') })
+  const offer = annotations[ANNOTATION_RELAY]
+  if (offer !== undefined && offer !== RELAY_VALUE)
+    refuse(ANNOTATION_RELAY, `expected ${RELAY_VALUE}, or no such annotation`)
+  const relay = offer === undefined ? undefined : true
+  const listenPort = portOf(ANNOTATION_LISTEN_PORT, 'listen')
+  if (relay !== undefined) refuse(ANNOTATION_RELAY, relayProblem(listenPort, overlayPort))
+  return calledAt({ publicAddress, publicPort, listenPort, relay })
 }
 
 /** The first port on which the gateway of this Node listens. Undefined if the Node states none that is usable. */
@@ -227,6 +236,7 @@ export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]):
     [ANNOTATION_PUBLIC_ADDRESS]: _address,
     [ANNOTATION_PUBLIC_PORT]: _publicPort,
     [ANNOTATION_LISTEN_PORT]: _listenPort,
+    [ANNOTATION_RELAY]: _relay,
     ...otherAnnotations
   } = annotations
   const label = row === undefined ? {} : { [LABEL_GATEWAY]: row.lane?.toString() ?? ANY_LANE_VALUE }
@@ -238,10 +248,11 @@ export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]):
 }
 
 /** The annotations that state this. */
-export function callAnnotations({ publicAddress, publicPort, listenPort }: CalledAt): Record<string, string> {
+export function callAnnotations({ publicAddress, publicPort, listenPort, relay }: CalledAt): Record<string, string> {
   return {
     ...(publicAddress === undefined ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }),
     ...(publicPort === undefined ? {} : { [ANNOTATION_PUBLIC_PORT]: String(publicPort) }),
     ...(listenPort === undefined ? {} : { [ANNOTATION_LISTEN_PORT]: String(listenPort) }),
+    ...(relay === undefined ? {} : { [ANNOTATION_RELAY]: RELAY_VALUE }),
   }
 }

@@ -25,6 +25,12 @@ export const CAPABILITY_FOLLOWS_KEYS = 'follows-keys'
 /** Capability of an Endpoint: its gateway answers padded probes (kernel/probing/probe-packet.ts). */
 export const CAPABILITY_SIZED_PROBES = 'sized-probes'
 
+/**
+ * Capability of an Endpoint: its gateway relays between gateways that cannot be called, at UDP port RELAY_PORT of the
+ * address at which it is called. A gateway of an earlier release ignores it.
+ */
+export const CAPABILITY_RELAY = 'relay'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

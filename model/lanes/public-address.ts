@@ -3,7 +3,14 @@
  * gateway has one port for each lane number of the gateways that call it: the first port, which is the one that an
  * operator states, is for those with number 0, and the last for those with MAX_LANE. Pure.
  */
-import { LANE_BASE_PORT, LANE_PROBE_PORT, OVERLAY_PROBE_PORT, VXLAN_PORT } from '../model.ts'
+import {
+  LANE_BASE_PORT,
+  LANE_PROBE_PORT,
+  OVERLAY_PROBE_PORT,
+  RELAY_LAST_PORT,
+  RELAY_PORT,
+  VXLAN_PORT,
+} from '../model.ts'
 import { classifyAddress, parseAddress } from '../addresses/addresses.ts'
 import { MAX_NAME, isDnsLabel } from '../values/values.ts'
 import { MAX_LANE } from './lane-number.ts'
@@ -17,6 +24,9 @@ export const ANNOTATION_PUBLIC_ADDRESS = 'sealane.io/public-address'
 export const ANNOTATION_PUBLIC_PORT = 'sealane.io/public-port'
 /** The first of the ports on which this gateway listens. */
 export const ANNOTATION_LISTEN_PORT = 'sealane.io/listen-port'
+/** With the value RELAY_VALUE: the gateway of this Node forwards packets between others that cannot be called. */
+export const ANNOTATION_RELAY = 'sealane.io/relay'
+export const RELAY_VALUE = 'true'
 
 /** What an operator states about the calls to a gateway. */
 export interface CalledAt {
@@ -29,6 +39,8 @@ export interface CalledAt {
   readonly publicPort?: number
   /** The first port on which the gateway listens. Absent: LANE_BASE_PORT. */
   readonly listenPort?: number
+  /** The gateway offers to relay between gateways that cannot be called. Absent: it does not. */
+  readonly relay?: true
 }
 
 export const PUBLIC_ADDRESS_EXPECTED = 'an IPv4 address or a DNS name such as gw.example.org'
@@ -93,6 +105,17 @@ export function overlayPortProblem(port: number): string | undefined {
   return `expected a port that Sealane does not use itself: ${isLanes ? portRange(LANE_BASE_PORT) : port} ${isLanes ? 'are' : 'is'} for ${what}`
 }
 
+/** Returns why a gateway that listens there cannot relay, as a clause; undefined if it can. The ports are UDP ports. */
+export function relayProblem(
+  listenPort: number = LANE_BASE_PORT,
+  overlayPort: number = VXLAN_PORT,
+): string | undefined {
+  const isIn = (first: number, last: number): boolean => first <= RELAY_LAST_PORT && last >= RELAY_PORT
+  const relays = `ports ${RELAY_PORT} to ${RELAY_LAST_PORT} are for relayed packets`
+  if (isIn(listenPort, listenPort + MAX_LANE)) return `${relays}, and ${portRange(listenPort)} are for lanes`
+  return isIn(overlayPort, overlayPort) ? `${relays}, and ${overlayPort} is for the overlay between nodes` : undefined
+}
+
 /** Parses the decimal text of a first port. NaN if it is none. */
 export function parsePort(text: string): number {
   return /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
@@ -115,11 +138,12 @@ export function isCalledAlike(a: Undefinable<CalledAt>, b: Undefinable<CalledAt>
 }
 
 /** The fields that are set, without undefined ones. */
-export function calledAt({ publicAddress, publicPort, listenPort }: Undefinable<CalledAt>): CalledAt {
+export function calledAt({ publicAddress, publicPort, listenPort, relay }: Undefinable<CalledAt>): CalledAt {
   return {
     ...(publicAddress === undefined ? {} : { publicAddress }),
     ...(publicPort === undefined ? {} : { publicPort }),
     ...(listenPort === undefined ? {} : { listenPort }),
+    ...(relay === undefined ? {} : { relay }),
   }
 }
 

@@ -114,7 +114,7 @@ export const HEALTH_REASONS = {
   },
   NeitherEndCallable: {
     means: 'Both gateways are behind address translation or a firewall, so no link can start.',
-    todo: 'Open the UDP port of one of them, or forward it there and state the public address.',
+    todo: 'Open the UDP port of one of them and state its public address, or let a reachable member relay (`--relay`).',
     shows: STATUS,
   },
   LinkLossy: {

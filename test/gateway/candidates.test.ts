@@ -417,7 +417,8 @@ const STATUS = {
 
 const ADVICE =
   'give one gateway a public address, or forward UDP 4500 to it, and publish that address ' +
-  '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
+  '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml), ' +
+  'or let a member that both reach relay (sealane.io/relay, relay in site.yaml)'
 
 t.test('ends that tell addresses of private networks alone', async (t) => {
   const doubt = (reported: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {

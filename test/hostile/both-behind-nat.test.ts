@@ -32,7 +32,8 @@ await attack('both-behind-nat', (t) =>
     }
     const todo =
       'give one gateway a public address, or forward UDP 4500 to it, and publish that address ' +
-      '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
+      '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml), ' +
+      'or let a member that both reach relay (sealane.io/relay, relay in site.yaml)'
     const seen = (here: string, there: string): string =>
       `neither gateway is reachable from outside (observed address here ${here}, there ${there}): ${todo}`
     t.match(await said(milano, tokyo), seen('203.0.113.9', '203.0.113.1'))

@@ -1,9 +1,10 @@
 /** Links over WireGuard: one device for each remote lane number, one peer for each link, one key for each own lane. */
 import type { Round } from '../../../kernel/apply/apply.ts'
-import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
+import { type DeviceState, type PeerState, type Wireguard, publicKeyOf } from '../../../kernel/wireguard/wireguard.ts'
 import { type AddressPort, formatAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import { laneDevice } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
+import { type Agreement, agreementOf } from '../agreement.ts'
 import {
   type ApplyLaneInit,
   type Cable,
@@ -15,7 +16,15 @@ import {
   linkKey,
 } from '../cable-driver.ts'
 import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
-import { KeyRotation, NOWHERE, ensureLaneKey, removeOtherLaneKeys } from './lane-keys.ts'
+import {
+  KeyRotation,
+  NOWHERE,
+  ensureLaneKey,
+  laneKeyPath,
+  nextKeyPath,
+  readKey,
+  removeOtherLaneKeys,
+} from './lane-keys.ts'
 import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
 
 interface Way {
@@ -190,6 +199,15 @@ export class WireguardCable implements Cable {
   async prepare(ownLanes: readonly number[]): Promise<void> {
     for (const lane of ownLanes) await this.#ensureKey(lane)
     await removeOtherLaneKeys(this.#stateDir, ownLanes)
+  }
+
+  /** Also while a rotation replaces the key: the identity decides which of the two files is meant. */
+  async agreement(ownLane: number, identity: string): Promise<Agreement | undefined> {
+    for (const path of [laneKeyPath, nextKeyPath]) {
+      const key = await readKey(path(this.#stateDir, ownLane))
+      if (key !== undefined && publicKeyOf(key) === identity) return agreementOf(key)
+    }
+    return undefined
   }
 
   async observe(

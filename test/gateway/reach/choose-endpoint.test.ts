@@ -22,12 +22,17 @@ interface Row {
   readonly second?: boolean
   /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
+  /** Where relays take packets, as `member address:port`. */
+  readonly relays?: readonly string[]
+  /** The link is relayed and is called directly. */
+  readonly direct?: boolean
   /** How many seconds ago the far end called from ROAMED. */
   readonly called?: number
   /** The text `how address: why`, followed by `call <attempt>` and `again in <seconds>` if the choice has them. */
   readonly want: string
 }
 
+const RELAYS = ['oslo 203.0.113.1:4601', 'riga 203.0.113.2:4605']
 const PUBLIC = 'try 198.51.100.20:4500: public address, candidate 1 of'
 const PRIVATE = 'try 10.0.0.2:4500: private address, candidate 2 of'
 
@@ -282,6 +287,104 @@ const ROWS: Row[] = [
     health: ['down', 0],
     want: `${PUBLIC} 2, call 0, again in 1.7`,
   },
+  {
+    say: 'direct addresses come before relays',
+    candidates: TWO,
+    relays: RELAYS,
+    health: ['connecting', 1.5],
+    want: `${PRIVATE} 2, call 1, again in 0.5`,
+  },
+  {
+    say: 'no direct address has answered',
+    candidates: TWO,
+    relays: RELAYS,
+    health: ['connecting', 2],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 2, again in 1',
+  },
+  {
+    say: 'nor does the first relay',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.1:4601' },
+    health: ['connecting', 4.5],
+    want: 'try 203.0.113.2:4605: relayed by riga, call 4, again in 0.5',
+  },
+  {
+    say: 'direct addresses have a turn again',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.1:4601' },
+    health: ['connecting', 8],
+    want: `${PUBLIC} 2, call 8, again in 1`,
+  },
+  {
+    say: 'a relay does for a peer without addresses',
+    candidates: [],
+    relays: RELAYS,
+    health: ['connecting', 8],
+    want: 'try 203.0.113.2:4605: relayed by riga, call 8, again in 1',
+  },
+  {
+    say: 'up through a relay',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.2:4605', handshake: 100 },
+    health: ['up', 100],
+    want: 'keep 203.0.113.2:4605: the remote gateway answers',
+  },
+  {
+    say: 'up through a relay that has given the pair another port',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.2:4603', handshake: 100 },
+    health: ['up', 100],
+    want: 'try 203.0.113.2:4605: relayed by riga',
+  },
+  {
+    say: 'up directly, at the address of a relay',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.2:4500', handshake: 100 },
+    health: ['up', 100],
+    want: 'keep 203.0.113.2:4500: the remote gateway answers',
+  },
+  {
+    say: 'the relay is lost: the session goes on over the other one',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '203.0.113.1:4601', handshake: 2 },
+    health: ['down', 0],
+    want: 'try 203.0.113.2:4605: relayed by riga, again in 1',
+  },
+  {
+    say: 'the far end has come over the other one',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: ROAMED, handshake: 20 },
+    called: 0.1,
+    health: ['down', 0.1],
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2.9`,
+  },
+  {
+    say: 'a session has just begun over the other one',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '203.0.113.2:4605', handshake: 1 },
+    health: ['down', 5],
+    want: 'keep 203.0.113.2:4605: the handshake has just completed, again in 2',
+  },
+  {
+    say: 'up through a relay, and an end can be called now',
+    candidates: ONE,
+    relays: RELAYS,
+    direct: true,
+    peer: { at: '203.0.113.2:4605', handshake: 100 },
+    health: ['up', 100],
+    want: `${PUBLIC} 1, again in 0.4`,
+  },
 ]
 
 const LINK = { carries: true, rxBytes: 0, txBytes: 0 }
@@ -313,7 +416,12 @@ t.test('choices', async (t) => {
     const [callsFirst, callable] = [row.second !== true, row.hidden !== true]
     const { candidates, called } = row
     const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
-    const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, link, health, roamed })
+    const relays = (row.relays ?? []).map((words) => {
+      const [cluster = '', at = ''] = words.split(' ')
+      return { cluster, at: parseAddressPort(at) }
+    })
+    const paths = { candidates, relays, triesDirect: row.direct === true }
+    const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }
 })

@@ -107,6 +107,7 @@ t.test('a gateway behind a router: a name, and ports inside and outside', async 
   t.strictSame(read('{ node: gw, publicAddress: gw.example.org, publicPort: 51820, listenPort: 60000 }'), [
     { node: 'gw', ...calls },
   ])
+  t.strictSame(read('{ node: gw, relay: true }'), [{ node: 'gw', relay: true }])
   const two = (a: string, b: string): string =>
     `{ node: a, publicAddress: gw.example.org${a} }, { node: b, publicAddress: gw.example.org${b} }`
   t.equal(read(two('', ', publicPort: 4508')).length, 2, 'eight ports each')
@@ -121,6 +122,7 @@ t.test('a gateway behind a router: a name, and ports inside and outside', async 
       'spec.gateways[1].publicAddress: spec.gateways[0] has the same public address: expected a publicPort with 8 ports of its own, not 4500 to 4507',
     ],
     ['{ node: gw, publicPort: 65529 }', 'spec.gateways[0].publicPort: expected 1 to 65528, got 65529'],
+    ['{ node: gw, relay: yes }', 'spec.gateways[0].relay: expected true, got'],
     ['{ node: gw, listenPort: "4500" }', 'spec.gateways[0].listenPort: expected'],
     [
       '{ node: gw, listenPort: 4805 }',

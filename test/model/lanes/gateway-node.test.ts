@@ -4,6 +4,7 @@ import {
   GatewayNodeError,
   gatewayLabel,
   gatewayProblem,
+  withGatewayLabels,
   laneCandidates,
   standbys,
 } from '../../../model/lanes/gateway-node.ts'
@@ -108,6 +109,24 @@ t.test('a name and ports', async (t) => {
   const gateway = node({ 'sealane.io/gateway': 'true' }, { 'sealane.io/listen-port': '51820' })
   t.match(gatewayProblem(gateway, 51_827)?.message, /51820 to 51827 contain 51827, for the overlay between nodes$/)
   t.equal(gatewayProblem(gateway, 51_828), undefined)
+})
+
+t.test('an offer to relay', async (t) => {
+  const offering = (annotations: Record<string, string>) =>
+    node({ 'sealane.io/gateway': 'true' }, { 'sealane.io/relay': 'true', ...annotations })
+  t.strictSame(gatewayLabel(offering({})), { lane: 'any', relay: true })
+  for (const text of ['', 'false', 'TRUE', 'yes']) {
+    const message = `Node n1: annotation sealane.io/relay ${JSON.stringify(text)}: expected true, or no such annotation`
+    t.throws(() => gatewayLabel(offering({ 'sealane.io/relay': text })), { message })
+  }
+  const taken = (port: string) => gatewayProblem(offering({ 'sealane.io/listen-port': port }))?.message
+  t.match(taken('4593'), /ports 4600 to 4799 are for relayed packets, and 4593 to 4600 are for lanes$/)
+  t.match(taken('4799'), /and 4799 to 4806 are for lanes$/)
+  for (const port of ['4592', '4800']) t.equal(taken(port), undefined)
+  t.match(gatewayProblem(offering({}), 4700)?.message, /and 4700 is for the overlay between nodes$/)
+  const row = { node: 'n1', relay: true } as const
+  t.match(withGatewayLabels(node({}), [row]).metadata.annotations, { 'sealane.io/relay': 'true' })
+  t.equal(withGatewayLabels(offering({}), [{ node: 'n1' }]).metadata.annotations?.['sealane.io/relay'], undefined)
 })
 
 t.test('no usable port of the overlay is one of the ports of a gateway', async () => {

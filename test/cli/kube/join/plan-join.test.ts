@@ -173,6 +173,20 @@ t.test('the port of a public address goes with it', async (t) => {
   }
 })
 
+t.test('gateways relay if the join says so, and an offer stays', async (t) => {
+  const found = withNodes(w1, w2)
+  const offers = (relay: boolean) =>
+    plan(found, relay ? { relay } : {}).nodes.map(({ node, annotations }) => [node, annotations['sealane.io/relay']])
+  t.strictSame(offers(true), [
+    ['w1', 'true'],
+    ['w2', 'true'],
+  ])
+  t.strictSame(offers(false), [
+    ['w1', undefined],
+    ['w2', undefined],
+  ])
+})
+
 interface Seen {
   readonly node: string
   readonly lane?: number | 'any'

@@ -1,0 +1,179 @@
+/**
+ * The end of a link that wants a relay: asks it for the port of the pair, binds this end's address there, and keeps the
+ * binding. A state machine without a socket; the socket must share the port of the link's device (plan-shared-port.ts).
+ *
+ *   asking ──assigned──► binding ──bound──► bound ──no answer for the lifetime──► asking
+ *     ▲ └──────refused, wrong port─────┘ │
+ *     └──────── refused, after a pause ──┘
+ */
+import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import { type BindAnswer, NO_COOKIE, type Refusal, decodeAnswer, encodeQuestion } from './bind-frame.ts'
+
+export interface BindCallerInit {
+  /** endId() of this end and of the far one. */
+  readonly from: string
+  readonly to: string
+  /** bindKey() of this end and the relay. */
+  readonly key: Buffer
+  /** Where the relay takes questions about new pairs. */
+  readonly relay: AddressPort
+}
+
+export type CallerState =
+  | { readonly is: 'asking' }
+  /** The pair has a port. */
+  | { readonly is: 'binding'; readonly port: number }
+  /** Packets sent to `at` get to the far end, once that is bound too. */
+  | {
+      readonly is: 'bound'
+      readonly port: number
+      readonly at: AddressPort
+      /** Where the relay sees this end. */
+      readonly seen: AddressPort
+      readonly isFarBound: boolean
+      readonly untilMs: number
+    }
+  | { readonly is: 'refused'; readonly why: Refusal; readonly untilMs: number }
+
+/** A question that gets no answer is repeated after this time, then after twice the time, up to the longest. */
+const FIRST_WAIT_MS = 250
+const LONGEST_WAIT_MS = 4000
+/** How often a binding is renewed. Three questions may get lost before it ends. NATs forget after 30 s or more. */
+const RENEW_MS = 8000
+/** While the far end is not bound, so that its binding is seen soon. */
+const RENEW_SOON_MS = 1000
+const REFUSED_MS = 10_000
+/** So many questions without an answer, and the relay is asked again for the port: it may have been started again. */
+const UNANSWERED = 4
+/** Answers that make this end ask again at once. More of them in a row are those of a relay that is not well. */
+const MOST_AT_ONCE = 8
+
+export class BindCaller {
+  readonly #init: BindCallerInit
+  #state: CallerState = { is: 'asking' }
+  #cookie = NO_COOKIE
+  #counter = 0
+  #waitMs = FIRST_WAIT_MS
+  #dueMs = -Infinity
+  #unanswered = 0
+  #atOnce = 0
+
+  constructor(init: BindCallerInit) {
+    this.#init = init
+  }
+
+  get state(): CallerState {
+    return this.#state
+  }
+
+  /** When next() should be called again, in milliseconds of the monotonic clock. */
+  get dueMs(): number {
+    return this.#dueMs
+  }
+
+  /**
+   * The question to send now; undefined if none is due. `wallMs` is the time of day: counters begin there, so that those
+   * of an earlier run of this process are smaller. A clock that went back costs one question.
+   */
+  next(monotonicMs: number, wallMs: number): { readonly bytes: Buffer; readonly to: AddressPort } | undefined {
+    const state = this.#state
+    const isOver = (state.is === 'bound' || state.is === 'refused') && monotonicMs >= state.untilMs
+    const isSilent = state.is !== 'asking' && this.#unanswered >= UNANSWERED && monotonicMs >= this.#dueMs
+    if (isOver || isSilent) this.#enter({ is: 'asking' }, monotonicMs)
+    if (monotonicMs < this.#dueMs) return undefined
+    this.#unanswered += 1
+    this.#counter = Math.max(this.#counter + 1, Math.floor(wallMs))
+    this.#dueMs = monotonicMs + this.#waitMs
+    this.#waitMs = Math.min(LONGEST_WAIT_MS, 2 * this.#waitMs)
+    const { from, to, key, relay } = this.#init
+    const bytes = encodeQuestion({ from, to, counter: this.#counter, cookie: this.#cookie }, key)
+    return { bytes, to: { address: relay.address, port: this.#port } }
+  }
+
+  /** Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. */
+  take(bytes: Buffer, from: AddressPort, monotonicMs: number): boolean {
+    const { relay, key, from: own, to } = this.#init
+    if (!sameAddressPort(from, { address: relay.address, port: this.#port })) return false
+    const answer = decodeAnswer(bytes, key)
+    const isMine = answer?.from === own && answer.to === to && answer.counter === this.#counter
+    if (!isMine) return false
+    const before = this.#state
+    this.#unanswered = 0
+    this.#takeAnswer(answer, monotonicMs)
+    return JSON.stringify(summary(before)) !== JSON.stringify(summary(this.#state))
+  }
+
+  get #port(): number {
+    return this.#state.is === 'binding' || this.#state.is === 'bound' ? this.#state.port : this.#init.relay.port
+  }
+
+  #takeAnswer(answer: BindAnswer, nowMs: number): void {
+    switch (answer.type) {
+      case 'challenge':
+        this.#cookie = answer.cookie
+        this.#askAtOnce(nowMs)
+        return
+      case 'assigned':
+        if (this.#state.is === 'asking') this.#enter({ is: 'binding', port: answer.port }, nowMs)
+        return
+      case 'bound': {
+        const { port, seen, isFarBound, lifeMs, cookie } = answer
+        if (port !== this.#port) return
+        this.#cookie = cookie
+        const at = { address: this.#init.relay.address, port }
+        this.#state = { is: 'bound', port, at, seen, isFarBound, untilMs: nowMs + lifeMs }
+        this.#waitMs = FIRST_WAIT_MS
+        this.#atOnce = 0
+        this.#dueMs = nowMs + (isFarBound ? Math.min(RENEW_MS, lifeMs / 3) : RENEW_SOON_MS)
+        return
+      }
+      case 'refused':
+        this.#refused(answer.why, answer.newest, nowMs)
+    }
+  }
+
+  #refused(why: Refusal, newest: number, nowMs: number): void {
+    switch (why) {
+      case 'stale':
+        // The clock of this node has gone back, or the relay has seen another run of this process.
+        this.#counter = Math.max(this.#counter, newest)
+        this.#askAtOnce(nowMs)
+        return
+      case 'wrongPort':
+        // The relay has given the port of the pair to another one, for example after a restart.
+        this.#enter({ is: 'asking' }, nowMs)
+        return
+      case 'notAllowed':
+      case 'full':
+      case 'memberFull':
+      case 'quotaSpent':
+      case 'sameAddress':
+        this.#enter({ is: 'refused', why, untilMs: nowMs + REFUSED_MS }, nowMs)
+        this.#atOnce = 0
+        this.#dueMs = nowMs + REFUSED_MS
+    }
+  }
+
+  /** A cookie is valid for one port of the relay. */
+  #enter(state: CallerState, nowMs: number): void {
+    this.#state = state
+    this.#cookie = NO_COOKIE
+    this.#unanswered = 0
+    this.#askAtOnce(nowMs)
+  }
+
+  /** A relay that never comes to an end must not make this end ask as often as packets travel. */
+  #askAtOnce(nowMs: number): void {
+    this.#atOnce += 1
+    if (this.#atOnce > MOST_AT_ONCE) return
+    this.#waitMs = FIRST_WAIT_MS
+    this.#dueMs = nowMs
+  }
+}
+
+/** What a change of state is, for those who look at it: not the time that is left. */
+function summary(state: CallerState): unknown {
+  if (state.is !== 'bound') return { ...state, untilMs: 0 }
+  const [seen, at] = [String(state.seen.address.value), String(state.at.address.value)]
+  return { ...state, at, seen: `${seen}:${state.seen.port}`, untilMs: 0 }
+}

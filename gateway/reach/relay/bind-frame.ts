@@ -1,0 +1,227 @@
+/**
+ * The messages between an end of a link and a relay. Each travels beside the packets that it is about: from the port of
+ * the end's own cable, so that both share one mapping of every NAT on the path, to a port of the relay.
+ *
+ *   question (88 octets):  0 magic "SLR1" │ 4 type │ 5 zero, 3 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
+ *                         32 cookie, 16 │ 48 zero, 24 │ 72 MAC, 16
+ *   answer (80 octets):    0 magic "SLR1" │ 4 type │ 5 code │ 6 port, 2 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
+ *                         32 body, 32 │ 64 MAC, 16
+ *
+ * Numbers are in network order. `from` and `to` are endId() of the two ends: `from` is the end that calls, also in the
+ * answer. The MAC is HMAC-SHA256, truncated, by a key that only this end and this relay know (bindKey()), over all
+ * octets before it. An answer is shorter than its question, so that a relay never sends more than it receives.
+ *
+ *   body of a challenge:  cookie, 16 │ zero, 16
+ *   body of bound:        next cookie, 16 │ address at which the end is seen, 4 │ its port, 2 │ far end bound, 1
+ *                         zero, 1 │ lifetime in ms, 4 │ zero, 4
+ *   body of refused:      newest counter that the relay has accepted, 8 │ zero, 24
+ *
+ * The seen address and port are XORed with the magic, as in STUN (RFC 8489 section 14.2): some NATs rewrite what looks
+ * like an address of theirs. The magic is not the first word of a WireGuard message (types 1 to 4, little-endian), so
+ * nft tells these messages from the packets of a cable by their first word.
+ */
+import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
+import type { AddressPort } from '../../../model/addresses/addresses.ts'
+
+export const QUESTION_BYTES = 88
+export const ANSWER_BYTES = 80
+/** The first word of each message. */
+export const BIND_MAGIC = 0x534c5231
+export const COOKIE_BYTES = 16
+export const NO_COOKIE: Buffer = Buffer.alloc(COOKIE_BYTES)
+const MAC_BYTES = 16
+const ID_BYTES = 8
+
+/** Asks to bind the address and port from which it was sent. */
+export interface BindQuestion {
+  /** endId() of the end that calls. */
+  readonly from: string
+  /** endId() of the end with which it wants to exchange packets. */
+  readonly to: string
+  /** Each question has a greater one than all before, also after a restart of the process. */
+  readonly counter: number
+  /** From the last challenge of this relay; NO_COOKIE before the first. */
+  readonly cookie: Buffer
+}
+
+/** Why a relay refuses an end that has answered a challenge. The order is that of the codes on the wire. */
+export const REFUSALS = ['stale', 'notAllowed', 'wrongPort', 'full', 'memberFull', 'quotaSpent', 'sameAddress'] as const
+export type Refusal = (typeof REFUSALS)[number]
+
+interface AnswerOf {
+  readonly from: string
+  readonly to: string
+  /** That of the question. */
+  readonly counter: number
+}
+
+export type BindAnswer = AnswerOf &
+  (
+    | { readonly type: 'challenge'; readonly cookie: Buffer }
+    /** The pair has this port. The end binds by asking again, there. */
+    | { readonly type: 'assigned'; readonly port: number }
+    | {
+        readonly type: 'bound'
+        readonly port: number
+        readonly seen: AddressPort
+        readonly isFarBound: boolean
+        readonly lifeMs: number
+        /** For the next question: the old one ends with the relay's secret. */
+        readonly cookie: Buffer
+      }
+    /** `port`: the one that the pair has; 0 if it has none. */
+    | { readonly type: 'refused'; readonly why: Refusal; readonly port: number; readonly newest: number }
+  )
+
+const TYPES = { question: 1, challenge: 2, assigned: 3, bound: 4, refused: 5 } as const
+
+/** The name of an end in messages, in hexadecimal. Another clusterset has other names for the same identity. */
+export function endId(clusterset: string, identity: string): string {
+  const hash = createHash('sha256').update('sealane end 1\0').update(lengthPrefixed(clusterset, identity))
+  return hash.digest('hex').slice(0, 2 * ID_BYTES)
+}
+
+export interface BindKeyInit {
+  /** What the identities of this end and of the relay agree on (X25519). */
+  readonly secret: Buffer
+  readonly clusterset: string
+  /** Identity of the relay. */
+  readonly relay: string
+  /** Identity of the end. */
+  readonly end: string
+}
+
+/** The key of an end and a relay for MACs. Both compute the same one. It serves for nothing else (RFC 5869). */
+export function bindKey({ secret, clusterset, relay, end }: BindKeyInit): Buffer {
+  const info = Buffer.concat([Buffer.from('sealane relay 1\0'), lengthPrefixed(relay, end)])
+  return Buffer.from(hkdfSync('sha256', secret, clusterset, info, 32))
+}
+
+/** So that no two lists of texts have the same octets. */
+function lengthPrefixed(...texts: readonly string[]): Buffer {
+  const parts = texts.flatMap((text) => {
+    const bytes = Buffer.from(text)
+    const length = Buffer.alloc(2)
+    length.writeUInt16BE(bytes.length)
+    return [length, bytes]
+  })
+  return Buffer.concat(parts)
+}
+
+export function encodeQuestion({ from, to, counter, cookie }: BindQuestion, key: Buffer): Buffer {
+  const bytes = Buffer.alloc(QUESTION_BYTES)
+  writeHead(bytes, 'question', { from, to, counter })
+  cookie.copy(bytes, 32)
+  return withMac(bytes, key)
+}
+
+/**
+ * The ends that octets name, before anything is proven: the relay chooses the key by them. Undefined unless the octets
+ * have the form of a question. Never throws.
+ */
+export function namedEnds(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> | undefined {
+  return isOfType(bytes, QUESTION_BYTES, TYPES.question) ? endsOf(bytes) : undefined
+}
+
+/** Returns undefined unless the octets are a well-formed question with the MAC of this key. Never throws. */
+export function decodeQuestion(bytes: Buffer, key: Buffer): BindQuestion | undefined {
+  if (!isOfType(bytes, QUESTION_BYTES, TYPES.question) || !hasMac(bytes, key)) return undefined
+  const counter = counterAt(bytes, 24)
+  if (counter === undefined || bytes.readUIntBE(5, 3) !== 0 || bytes.subarray(48, 72).some((octet) => octet !== 0))
+    return undefined
+  return { ...endsOf(bytes), counter, cookie: cookieAt(bytes) }
+}
+
+export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
+  const bytes = Buffer.alloc(ANSWER_BYTES)
+  writeHead(bytes, answer.type, answer)
+  if ('port' in answer) bytes.writeUInt16BE(answer.port, 6)
+  switch (answer.type) {
+    case 'challenge':
+      answer.cookie.copy(bytes, 32)
+      break
+    case 'assigned':
+      break
+    case 'bound':
+      answer.cookie.copy(bytes, 32)
+      bytes.writeUInt32BE((Number(answer.seen.address.value) ^ BIND_MAGIC) >>> 0, 48)
+      bytes.writeUInt16BE(answer.seen.port ^ (BIND_MAGIC >>> 16), 52)
+      bytes.writeUInt8(answer.isFarBound ? 1 : 0, 54)
+      bytes.writeUInt32BE(answer.lifeMs, 56)
+      break
+    case 'refused':
+      bytes.writeUInt8(REFUSALS.indexOf(answer.why), 5)
+      bytes.writeBigUInt64BE(BigInt(answer.newest), 32)
+  }
+  return withMac(bytes, key)
+}
+
+/** Returns undefined unless the octets are a well-formed answer with the MAC of this key. Never throws. */
+export function decodeAnswer(bytes: Buffer, key: Buffer): BindAnswer | undefined {
+  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined
+  const counter = counterAt(bytes, 24)
+  if (counter === undefined) return undefined
+  const head = { ...endsOf(bytes), counter }
+  const port = bytes.readUInt16BE(6)
+  switch (bytes.readUInt8(4)) {
+    case TYPES.challenge:
+      return { ...head, type: 'challenge', cookie: cookieAt(bytes) }
+    case TYPES.assigned:
+      return port === 0 ? undefined : { ...head, type: 'assigned', port }
+    case TYPES.bound: {
+      const value = BigInt((bytes.readUInt32BE(48) ^ BIND_MAGIC) >>> 0)
+      const seen = { address: { family: 4, value }, port: bytes.readUInt16BE(52) ^ (BIND_MAGIC >>> 16) } as const
+      const [isFarBound, lifeMs] = [bytes.readUInt8(54) === 1, bytes.readUInt32BE(56)]
+      if (port === 0 || seen.port === 0 || lifeMs === 0) return undefined
+      return { ...head, type: 'bound', port, seen, isFarBound, lifeMs, cookie: cookieAt(bytes) }
+    }
+    case TYPES.refused: {
+      const why = REFUSALS[bytes.readUInt8(5)]
+      const newest = counterAt(bytes, 32)
+      return why === undefined || newest === undefined ? undefined : { ...head, type: 'refused', why, port, newest }
+    }
+    default:
+      return undefined
+  }
+}
+
+function writeHead(bytes: Buffer, type: keyof typeof TYPES, { from, to, counter }: AnswerOf): void {
+  bytes.writeUInt32BE(BIND_MAGIC, 0)
+  bytes.writeUInt8(TYPES[type], 4)
+  bytes.write(from, 8, ID_BYTES, 'hex')
+  bytes.write(to, 16, ID_BYTES, 'hex')
+  bytes.writeBigUInt64BE(BigInt(counter), 24)
+}
+
+function isOfType(bytes: Buffer, length: number, type: number): boolean {
+  return bytes.length === length && bytes.readUInt32BE(0) === BIND_MAGIC && bytes.readUInt8(4) === type
+}
+
+function endsOf(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> {
+  return { from: bytes.toString('hex', 8, 16), to: bytes.toString('hex', 16, 24) }
+}
+
+/** A copy: the buffer of a received packet may be used again. */
+function cookieAt(bytes: Buffer): Buffer {
+  return Buffer.from(bytes.subarray(32, 32 + COOKIE_BYTES))
+}
+
+/** Undefined for a number that is not exact as a JavaScript number. */
+function counterAt(bytes: Buffer, offset: number): number | undefined {
+  const value = bytes.readBigUInt64BE(offset)
+  return value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : undefined
+}
+
+function withMac(bytes: Buffer, key: Buffer): Buffer {
+  macOf(bytes, key).copy(bytes, bytes.length - MAC_BYTES)
+  return bytes
+}
+
+function hasMac(bytes: Buffer, key: Buffer): boolean {
+  return timingSafeEqual(macOf(bytes, key), bytes.subarray(bytes.length - MAC_BYTES))
+}
+
+function macOf(bytes: Buffer, key: Buffer): Buffer {
+  const mac = createHmac('sha256', key).update(bytes.subarray(0, bytes.length - MAC_BYTES))
+  return mac.digest().subarray(0, MAC_BYTES)
+}

@@ -1,0 +1,531 @@
+/**
+ * Which address is bound to which port of a relay: a state machine without sockets, kernel or timers. Everything that
+ * happens comes in through one method, apply().
+ *
+ * A pair of ends has two ports, one for each end, from the first question that proves its sender until nothing has
+ * passed for 5 minutes. Each of its ends is in one of two states:
+ *
+ *                    question with a cookie, at the end's port
+ *      assigned  ─────────────────────────────────────────────►  bound at address:port
+ *         ▲                                                          │  ▲
+ *         └───────── 30 s without such a question ───────────────────┘  └─ such a question, also from elsewhere
+ *
+ * A question proves its sender by its MAC, and its address by a cookie: a MAC over that address, and the port at which
+ * the question arrived, with a secret of this process that changes every 2 minutes. The relay remembers nothing of a
+ * question without a valid cookie; it answers with a challenge that contains the cookie. So nothing but challenges goes
+ * to an address that has not answered one, and of these at most CHALLENGES_TO_ADDRESS in a minute.
+ *
+ * Packets of the cables never come here: nft forwards them by paths() (plan-relay-table.ts).
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import {
+  type AddressPort,
+  classifyAddress,
+  formatAddress,
+  formatAddressPort,
+  sameAddressPort,
+} from '../../../model/addresses/addresses.ts'
+import { type Clock, TokenBucket, type TokenRate } from '../../../reconcile/reconcile.ts'
+import {
+  type BindAnswer,
+  type BindQuestion,
+  COOKIE_BYTES,
+  NO_COOKIE,
+  type Refusal,
+  bindKey,
+  decodeQuestion,
+  encodeAnswer,
+  endId,
+  namedEnds,
+} from './bind-frame.ts'
+
+/** An end that may use the relay: a gateway of a member. */
+export interface RelayEnd {
+  /** The member, which has quotas and limits for all of its ends. */
+  readonly member: string
+  /** CableRules.identityOf() of its Endpoint. */
+  readonly identity: string
+}
+
+export interface PortRange {
+  readonly first: number
+  readonly last: number
+}
+
+export interface BindingLimits {
+  readonly mostEnds: number
+  readonly mostPairs: number
+  /** Of all ends of one member. */
+  readonly mostPairsOfMember: number
+  /** Octets that a pair may send in a period, in both directions together. */
+  readonly pairQuota: number
+  /** Octets that the ends of one member may send in a period. */
+  readonly memberQuota: number
+  readonly periodMs: number
+}
+
+export const DEFAULT_LIMITS: BindingLimits = {
+  mostEnds: 4096,
+  mostPairs: 1024,
+  mostPairsOfMember: 256,
+  pairQuota: 1e12,
+  memberQuota: 4e12,
+  periodMs: 24 * 3_600_000,
+}
+
+export interface BindingsInit {
+  readonly clock: Pick<Clock, 'monotonic'>
+  readonly clusterset: string
+  /** Identity of the relay. */
+  readonly identity: string
+  /** The relay's own address, which ends may not have. */
+  readonly address: AddressPort['address']
+  /** Where ends ask for the port of a pair. */
+  readonly controlPort: number
+  /** The ports of pairs. */
+  readonly ports: PortRange
+  readonly limits: BindingLimits
+  /** What the relay's identity and that of an end agree on. Undefined for an identity with which nothing is agreed. */
+  readonly agree: (identity: string) => Buffer | undefined
+  /** Random octets that others cannot foresee. */
+  readonly randomBytes: (count: number) => Buffer
+}
+
+export type RelayEvent =
+  /** The whole list of those that may use the relay. Whoever is not in it any more loses its bindings at once. */
+  | {
+      readonly kind: 'ends'
+      readonly ends: readonly RelayEnd[]
+      /** Whether ends of these two members may be linked. */
+      readonly mayLink: (a: string, b: string) => boolean
+    }
+  | { readonly kind: 'question'; readonly bytes: Buffer; readonly from: AddressPort; readonly port: number }
+  /** Octets that the kernel has forwarded since the last event of this kind, by the port at which they arrived. */
+  | { readonly kind: 'carried'; readonly octets: ReadonlyMap<number, number> }
+  | { readonly kind: 'time' }
+
+/** What an event did. */
+export interface RelayEffect {
+  /** For the sender of a question. */
+  readonly answer?: Buffer
+  /** paths(), known() or openPorts() may differ. */
+  readonly isChanged: boolean
+  /** What became of a question, for counters. Nothing is sent for those in SILENT. */
+  readonly outcome?: QuestionOutcome
+}
+
+export const SILENT = ['malformed', 'badSource', 'unknownEnd', 'wrongMac', 'tooMany'] as const
+export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type']
+
+/** One direction of a pair whose ends are both bound. */
+export interface RelayPath {
+  readonly from: AddressPort
+  /** The port at which packets arrive. */
+  readonly port: number
+  readonly to: AddressPort
+  /** The port from which they leave. */
+  readonly leaves: number
+  /** A number of the member that sends, from 1, for its rate. It stays the same as long as the relay runs. */
+  readonly member: number
+}
+
+/** A binding without a further question ends after this time. */
+export const BIND_LIFE_MS = 30_000
+/** A pair that carries nothing for this time loses its ports. */
+export const PAIR_IDLE_MS = 300_000
+/** A cookie is valid for one to two of these. */
+const COOKIE_SECRET_MS = 120_000
+/** Challenges to one address in a minute, so that nobody can use a relay against a third party. */
+export const CHALLENGES_TO_ADDRESS = 10
+const CHALLENGE_WINDOW_MS = 60_000
+/** Addresses with a count. If there are more at one time, there are no challenges to further ones. */
+const MOST_CHALLENGED = 4096
+/**
+ * What one end gets: answers to questions with a cookie, and challenges. Whoever has copied a question of an end can use
+ * up its challenges alone; an end that is bound needs none, since each answer has the next cookie.
+ */
+const ANSWERS_OF_END: TokenRate = { burst: 40, perSecond: 10 }
+const CHALLENGES_OF_END: TokenRate = { burst: 60, perSecond: 1 }
+
+interface KnownEnd extends RelayEnd {
+  readonly id: string
+  /** Computed when the end first asks. */
+  key: Buffer | undefined
+  readonly answers: TokenBucket
+  readonly challenges: TokenBucket
+}
+
+type SideState =
+  { readonly is: 'assigned' } | { readonly is: 'bound'; readonly at: AddressPort; readonly untilMs: number }
+
+interface Side {
+  readonly end: KnownEnd
+  readonly port: number
+  state: SideState
+  /** The greatest counter that has bound this side. */
+  newest: number
+}
+
+interface Pair {
+  readonly key: string
+  readonly sides: readonly [Side, Side]
+  /** Cookies of a pair that had the same ends before are not valid for this one. */
+  readonly generation: string
+  /** When packets passed last, or when the pair got its ports. */
+  usedMs: number
+  spent: number
+}
+
+export class Bindings {
+  readonly #init: BindingsInit
+  #ends: ReadonlyMap<string, KnownEnd> = new Map()
+  #mayLink: (a: string, b: string) => boolean = () => false
+  readonly #pairs = new Map<string, Pair>()
+  /** The side that has a port, with its pair. */
+  readonly #byPort = new Map<number, { readonly pair: Pair; readonly side: Side }>()
+  readonly #spentByMember = new Map<string, number>()
+  /** Of members whose ends had a pair. */
+  readonly #numbers = new Map<string, number>()
+  readonly #challenged = new Map<string, { count: number; sinceMs: number }>()
+  #secrets: readonly { readonly secret: Buffer; readonly sinceMs: number }[] = []
+  #periodSinceMs = -Infinity
+  #nextPort: number
+  #sweptMs = -Infinity
+
+  constructor(init: BindingsInit) {
+    this.#init = init
+    this.#nextPort = init.ports.first
+  }
+
+  /** The only method that changes anything. */
+  apply(event: RelayEvent): RelayEffect {
+    const nowMs = this.#init.clock.monotonic()
+    const isSwept = this.#sweep(nowMs, event.kind === 'time')
+    switch (event.kind) {
+      case 'ends':
+        return { isChanged: this.#takeEnds(event.ends, event.mayLink) || isSwept }
+      case 'carried':
+        return { isChanged: this.#count(event.octets, nowMs) || isSwept }
+      case 'time':
+        return { isChanged: isSwept }
+      case 'question': {
+        const effect = this.#question(event.bytes, event.from, event.port, nowMs)
+        return { ...effect, isChanged: effect.isChanged || isSwept }
+      }
+    }
+  }
+
+  /** Both directions of each pair whose ends are bound. */
+  paths(): readonly RelayPath[] {
+    const nowMs = this.#init.clock.monotonic()
+    return [...this.#pairs.values()].flatMap(({ sides: [a, b] }) => {
+      const [atA, atB] = [boundAt(a, nowMs), boundAt(b, nowMs)]
+      if (atA === undefined || atB === undefined) return []
+      return [
+        { from: atA, port: a.port, to: atB, leaves: b.port, member: this.#numberOf(a.end) },
+        { from: atB, port: b.port, to: atA, leaves: a.port, member: this.#numberOf(b.end) },
+      ]
+    })
+  }
+
+  /** Each bound end with its port: its questions are taken also while strangers flood the relay. */
+  known(): readonly { readonly at: AddressPort; readonly port: number }[] {
+    const nowMs = this.#init.clock.monotonic()
+    return [...this.#byPort.values()].flatMap(({ side }) => {
+      const at = boundAt(side, nowMs)
+      return at === undefined ? [] : [{ at, port: side.port }]
+    })
+  }
+
+  /** The ports at which questions of pairs arrive. */
+  openPorts(): readonly number[] {
+    return [...this.#byPort.keys()]
+  }
+
+  #takeEnds(ends: readonly RelayEnd[], mayLink: (a: string, b: string) => boolean): boolean {
+    const { clusterset, limits, identity } = this.#init
+    const known = new Map<string, KnownEnd>()
+    for (const { member, identity: of } of ends) {
+      if (known.size >= limits.mostEnds) break
+      const id = endId(clusterset, of)
+      // The relay itself is no end, and the first of two members that state one identity has it.
+      if (of === identity || known.has(id)) continue
+      const before = this.#ends.get(id)
+      const isSame = before !== undefined && before.identity === of && before.member === member
+      known.set(id, isSame ? before : this.#newEnd({ member, identity: of }, id))
+    }
+    this.#ends = known
+    this.#mayLink = mayLink
+    const gone = [...this.#pairs.values()].filter(({ sides: [a, b] }) => {
+      return known.get(a.end.id) !== a.end || known.get(b.end.id) !== b.end || !this.#arePartners(a.end, b.end)
+    })
+    for (const pair of gone) this.#end(pair)
+    return gone.length > 0
+  }
+
+  #newEnd(end: RelayEnd, id: string): KnownEnd {
+    const { clock } = this.#init
+    return { ...end, id, key: undefined, answers: new TokenBucket(clock), challenges: new TokenBucket(clock) }
+  }
+
+  /** Two gateways of one cluster never need a relay. */
+  #arePartners(a: KnownEnd, b: KnownEnd): boolean {
+    return a.member !== b.member && this.#mayLink(a.member, b.member) && this.#mayLink(b.member, a.member)
+  }
+
+  #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
+    const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
+    const named = namedEnds(bytes)
+    if (named === undefined) return silent('malformed')
+    if (!this.#mayBeEnd(at)) return silent('badSource')
+    const end = this.#ends.get(named.from)
+    const key = end === undefined ? undefined : this.#keyOf(end)
+    if (end === undefined || key === undefined) return silent('unknownEnd')
+    const question = decodeQuestion(bytes, key)
+    if (question === undefined) return silent('wrongMac')
+    const pair = this.#pairs.get(pairKey(question.from, question.to))
+    const cookies = this.#cookies(question, at, port, pair, nowMs)
+    if (!cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) {
+      const [cookie] = cookies
+      if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
+      return answered({ ...echo(question), type: 'challenge', cookie }, key)
+    }
+    if (!takeOne(end.answers, ANSWERS_OF_END)) return silent('tooMany')
+    this.#challenged.delete(formatAddress(at.address))
+    return this.#proven(question, { end, key, at, port, pair, cookie: cookies[0] ?? NO_COOKIE }, nowMs)
+  }
+
+  /** For a question whose sender and address are proven. */
+  #proven(question: BindQuestion, asked: ProvenQuestion, nowMs: number): RelayEffect {
+    const { end, key, at, port, cookie } = asked
+    let { pair } = asked
+    const refused = (why: Refusal, side?: Side): RelayEffect => {
+      const [own, newest] = [side?.port ?? 0, side?.newest ?? 0]
+      return answered({ ...echo(question), type: 'refused', why, port: own, newest }, key)
+    }
+    const far = this.#ends.get(question.to)
+    // The same answer for an unknown end and for one with which no link is permitted, so that nothing is learnt.
+    if (far === undefined || !this.#arePartners(end, far)) return refused('notAllowed')
+    if (this.#isSpent(end, pair) || this.#isSpent(far, pair)) return refused('quotaSpent')
+    if (port === this.#init.controlPort) {
+      const isNew = pair === undefined
+      const made = pair ?? this.#begin(end, far, nowMs)
+      if (typeof made === 'string') return refused(made)
+      pair = made
+      const assigned = { ...echo(question), type: 'assigned', port: sideOf(pair, end).port } as const
+      return { ...answered(assigned, key), isChanged: isNew }
+    }
+    const side = pair === undefined ? undefined : sideOf(pair, end)
+    if (pair === undefined || side === undefined || side.port !== port) return refused('wrongPort', side)
+    if (question.counter <= side.newest) return refused('stale', side)
+    const other = pair.sides[0] === side ? pair.sides[1] : pair.sides[0]
+    const otherAt = boundAt(other, nowMs)
+    const before = boundAt(side, nowMs)
+    const isMoved = !sameAddressPort(before, at)
+    if (isMoved && otherAt !== undefined && this.#isTaken(at, otherAt, pair, nowMs)) return refused('sameAddress', side)
+    side.newest = question.counter
+    side.state = { is: 'bound', at, untilMs: nowMs + BIND_LIFE_MS }
+    const isFarBound = otherAt !== undefined
+    const bound = { type: 'bound', port, seen: at, isFarBound, lifeMs: BIND_LIFE_MS, cookie } as const
+    return { ...answered({ ...echo(question), ...bound }, key), isChanged: isMoved }
+  }
+
+  /**
+   * Packets leave by a map from both addresses, so no two pairs may have both in common. A pair with one address at both
+   * sides would send packets in a circle.
+   */
+  #isTaken(at: AddressPort, otherAt: AddressPort, own: Pair, nowMs: number): boolean {
+    if (sameAddressPort(at, otherAt)) return true
+    return [...this.#pairs.values()].some((pair) => {
+      if (pair === own) return false
+      const [a, b] = [boundAt(pair.sides[0], nowMs), boundAt(pair.sides[1], nowMs)]
+      if (a === undefined || b === undefined) return false
+      return (
+        (sameAddressPort(a, at) && sameAddressPort(b, otherAt)) ||
+        (sameAddressPort(b, at) && sameAddressPort(a, otherAt))
+      )
+    })
+  }
+
+  /** Only IPv4, since links have IPv4 outside. */
+  #mayBeEnd({ address, port }: AddressPort): boolean {
+    const isOwn = address.value === this.#init.address.value
+    return address.family === 4 && port > 0 && !isOwn && classifyAddress(address) === 'usable'
+  }
+
+  #keyOf(end: KnownEnd): Buffer | undefined {
+    const { agree, clusterset, identity } = this.#init
+    if (end.key !== undefined) return end.key
+    const secret = agree(end.identity)
+    if (secret !== undefined) end.key = bindKey({ secret, clusterset, relay: identity, end: end.identity })
+    return end.key
+  }
+
+  #mayChallenge(end: KnownEnd, { address }: AddressPort, nowMs: number): boolean {
+    if (!takeOne(end.challenges, CHALLENGES_OF_END)) return false
+    const text = formatAddress(address)
+    const known = this.#challenged.get(text)
+    if (known !== undefined && nowMs - known.sinceMs < CHALLENGE_WINDOW_MS) {
+      known.count += 1
+      return known.count <= CHALLENGES_TO_ADDRESS
+    }
+    if (known === undefined && this.#challenged.size >= MOST_CHALLENGED) {
+      for (const [key, { sinceMs }] of this.#challenged) {
+        if (nowMs - sinceMs >= CHALLENGE_WINDOW_MS) this.#challenged.delete(key)
+      }
+      if (this.#challenged.size >= MOST_CHALLENGED) return false
+    }
+    this.#challenged.set(text, { count: 1, sinceMs: nowMs })
+    return true
+  }
+
+  /** The valid cookies for a sender at an address, newest first. */
+  #cookies(
+    { from, to }: BindQuestion,
+    at: AddressPort,
+    port: number,
+    pair: Pair | undefined,
+    nowMs: number,
+  ): readonly Buffer[] {
+    const [newest] = this.#secrets
+    if (newest === undefined || nowMs - newest.sinceMs >= COOKIE_SECRET_MS) {
+      this.#secrets = [{ secret: this.#init.randomBytes(32), sinceMs: nowMs }, ...this.#secrets.slice(0, 1)]
+    }
+    const valid = this.#secrets.filter(({ sinceMs }) => nowMs - sinceMs < 2 * COOKIE_SECRET_MS)
+    const text = [formatAddressPort(at), port, from, to, pair?.generation ?? 'none'].join(' ')
+    return valid.map(({ secret }) => createHmac('sha256', secret).update(text).digest().subarray(0, COOKIE_BYTES))
+  }
+
+  #begin(a: KnownEnd, b: KnownEnd, nowMs: number): Pair | Refusal {
+    const { limits } = this.#init
+    if (this.#pairs.size >= limits.mostPairs) return 'full'
+    for (const { member } of [a, b]) {
+      const own = [...this.#pairs.values()].filter(({ sides }) => sides.some(({ end }) => end.member === member))
+      if (own.length >= limits.mostPairsOfMember) return 'memberFull'
+    }
+    const ports = this.#freePorts()
+    if (ports === undefined) return 'full'
+    const side = (end: KnownEnd, port: number): Side => ({ end, port, state: { is: 'assigned' }, newest: 0 })
+    const pair: Pair = {
+      key: pairKey(a.id, b.id),
+      sides: [side(a, ports[0]), side(b, ports[1])],
+      generation: this.#init.randomBytes(8).toString('hex'),
+      usedMs: nowMs,
+      spent: 0,
+    }
+    this.#pairs.set(pair.key, pair)
+    for (const { member } of [a, b]) if (!this.#numbers.has(member)) this.#numbers.set(member, this.#numbers.size + 1)
+    for (const one of pair.sides) this.#byPort.set(one.port, { pair, side: one })
+    return pair
+  }
+
+  #numberOf({ member }: RelayEnd): number {
+    return this.#numbers.get(member) ?? 0
+  }
+
+  /** Two free ports. A port that was given back is the last to be used again. */
+  #freePorts(): readonly [number, number] | undefined {
+    const { first, last } = this.#init.ports
+    const free: number[] = []
+    for (let tried = first; tried <= last && free.length < 2; tried++) {
+      if (!this.#byPort.has(this.#nextPort)) free.push(this.#nextPort)
+      this.#nextPort = this.#nextPort >= last ? first : this.#nextPort + 1
+    }
+    const [one, two] = free
+    return one === undefined || two === undefined ? undefined : [one, two]
+  }
+
+  #end(pair: Pair): void {
+    this.#pairs.delete(pair.key)
+    for (const { port } of pair.sides) this.#byPort.delete(port)
+  }
+
+  /** Ends what is over. Without `isDue` at most once a second, since paths() and known() look at the time themselves. */
+  #sweep(nowMs: number, isDue: boolean): boolean {
+    if (nowMs - this.#periodSinceMs >= this.#init.limits.periodMs) {
+      this.#periodSinceMs = nowMs
+      this.#spentByMember.clear()
+      for (const pair of this.#pairs.values()) pair.spent = 0
+    }
+    if (!isDue && nowMs - this.#sweptMs < 1000) return false
+    this.#sweptMs = nowMs
+    let isChanged = false
+    for (const pair of this.#pairs.values()) {
+      let isBound = false
+      for (const side of pair.sides) {
+        const isOver = side.state.is === 'bound' && boundAt(side, nowMs) === undefined
+        if (isOver) side.state = { is: 'assigned' }
+        isBound ||= side.state.is === 'bound'
+        isChanged ||= isOver
+      }
+      // A pair that was never bound has its ports no longer than a binding lasts.
+      const wasBound = pair.sides.some(({ newest }) => newest > 0)
+      const isOver = nowMs - pair.usedMs >= (isBound || wasBound ? PAIR_IDLE_MS : BIND_LIFE_MS)
+      if (isOver) this.#end(pair)
+      isChanged ||= isOver
+    }
+    return isChanged
+  }
+
+  #count(octets: ReadonlyMap<number, number>, nowMs: number): boolean {
+    let isChanged = false
+    for (const [port, count] of octets) {
+      const known = this.#byPort.get(port)
+      if (known === undefined || count <= 0) continue
+      const { pair, side } = known
+      pair.usedMs = nowMs
+      pair.spent += count
+      this.#spentByMember.set(side.end.member, (this.#spentByMember.get(side.end.member) ?? 0) + count)
+    }
+    for (const pair of this.#pairs.values()) {
+      if (!pair.sides.some(({ end }) => this.#isSpent(end, pair))) continue
+      for (const side of pair.sides) {
+        isChanged ||= side.state.is === 'bound'
+        side.state = { is: 'assigned' }
+      }
+    }
+    return isChanged
+  }
+
+  #isSpent({ member }: RelayEnd, pair: Pair | undefined): boolean {
+    const { pairQuota, memberQuota } = this.#init.limits
+    return (pair?.spent ?? 0) >= pairQuota || (this.#spentByMember.get(member) ?? 0) >= memberQuota
+  }
+}
+
+interface ProvenQuestion {
+  readonly end: KnownEnd
+  readonly key: Buffer
+  readonly at: AddressPort
+  readonly port: number
+  readonly pair: Pair | undefined
+  /** For the next question. */
+  readonly cookie: Buffer
+}
+
+/** Returns true if there was a token. */
+function takeOne(bucket: TokenBucket, rate: TokenRate): boolean {
+  if (!bucket.canTake(1, rate)) return false
+  bucket.take(1, rate)
+  return true
+}
+
+function boundAt({ state }: Side, nowMs: number): AddressPort | undefined {
+  return state.is === 'bound' && nowMs < state.untilMs ? state.at : undefined
+}
+
+function sideOf({ sides: [a, b] }: Pair, end: KnownEnd): Side {
+  return a.end === end ? a : b
+}
+
+function pairKey(a: string, b: string): string {
+  return a < b ? `${a} ${b}` : `${b} ${a}`
+}
+
+function echo({ from, to, counter }: BindQuestion): Pick<BindQuestion, 'from' | 'to' | 'counter'> {
+  return { from, to, counter }
+}
+
+function answered(answer: BindAnswer, key: Buffer): RelayEffect {
+  return { answer: encodeAnswer(answer, key), isChanged: false, outcome: answer.type }
+}

@@ -1,0 +1,127 @@
+/**
+ * Which relays a gateway asks, and for which links: those whose two ends cannot be called from outside. Both ends of a
+ * link choose alike without a word between them, among the relays with which each has a link of its own. Pure.
+ */
+import { createHash } from 'node:crypto'
+import { type Address, type AddressPort, compareAddresses } from '../../../model/addresses/addresses.ts'
+import { type ConnectionState, RELAY_LAST_PORT, RELAY_PORT } from '../../../model/model.ts'
+
+/** A link as it is planned and as the device has it. */
+export interface LinkInUse {
+  /** linkKey() of its far end. */
+  readonly key: string
+  readonly remoteLane: number
+  readonly cluster: string
+  /** metadata.name of the Endpoint of the far end. */
+  readonly endpoint: string
+  readonly identity: string
+  /** The far end cannot be called from outside, as far as is known. */
+  readonly hidden: boolean
+  /** The far end offers to relay. */
+  readonly relays?: true
+  readonly state: ConnectionState
+  /** Where packets of the link go. */
+  readonly at?: AddressPort
+}
+
+/** A gateway of a third member that relays, with which this node has a link. */
+export interface UsableRelay {
+  readonly cluster: string
+  readonly endpoint: string
+  readonly identity: string
+  /** Where the link with it is: the address that is known to work. */
+  readonly address: Address
+}
+
+/** This node is to be bound at the relay for the link. */
+export interface RelayWant {
+  readonly key: string
+  readonly remoteLane: number
+  /** Identity of the far end. */
+  readonly identity: string
+  readonly relay: UsableRelay
+}
+
+export interface RelayUseInit {
+  readonly links: readonly LinkInUse[]
+  /** Name of this node's Endpoint. */
+  readonly ownEndpoint: string
+  /** This node cannot be called from outside, as far as is known. */
+  readonly hidden: boolean
+  /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
+  readonly keeps: ReadonlySet<string>
+  /** The far end has not been bound at this relay for some time, although this end is. */
+  readonly isLonely: (key: string, relay: UsableRelay) => boolean
+}
+
+/** A link is bound at so many relays, so that the loss of one is only a change of address. */
+const RELAYS_OF_LINK = 2
+/** Including those at which the far end is not bound. */
+const MOST_RELAYS_OF_LINK = 4
+/** The ports of a relay suffice for about a hundred pairs. */
+const MOST_WANTS = 512
+
+/** The bindings that this node wants, those of one link in the order in which they are used. */
+export function planRelayUse({ links, ownEndpoint, hidden, keeps, isLonely }: RelayUseInit): readonly RelayWant[] {
+  const relays = usableRelays(links)
+  if (relays.length === 0) return []
+  const wants = links.flatMap((link) => {
+    if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
+    const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
+    const { key, remoteLane, identity } = link
+    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => isLonely(key, relay)).map((relay) => {
+      return { key, remoteLane, identity, relay }
+    })
+  })
+  return wants.slice(0, MOST_WANTS)
+}
+
+/** A link that works without a relay has none. */
+function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {
+  return hidden && link.hidden && (link.state !== 'up' || relayOf(link.at, links) !== undefined)
+}
+
+function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
+  return links.flatMap(({ relays, hidden, state, at, cluster, endpoint, identity }) => {
+    if (relays === undefined || hidden || state !== 'up' || at === undefined) return []
+    return [{ cluster, endpoint, identity, address: at.address }]
+  })
+}
+
+function chosen(sorted: readonly UsableRelay[], isLonely: (relay: UsableRelay) => boolean): readonly UsableRelay[] {
+  const some: UsableRelay[] = []
+  let bound = 0
+  for (const relay of sorted) {
+    if (bound >= RELAYS_OF_LINK || some.length >= MOST_RELAYS_OF_LINK) break
+    some.push(relay)
+    if (!isLonely(relay)) bound += 1
+  }
+  return some
+}
+
+/**
+ * The same order for both ends, whichever of them is first. It differs from pair to pair, so that all relays get some,
+ * and the loss of one relay leaves the order of the others.
+ */
+export function relayOrder<R extends { readonly endpoint: string }>(a: string, b: string, relays: readonly R[]): R[] {
+  const pair = [a, b].sort().join(' ')
+  const rank = ({ endpoint }: R): string => createHash('sha256').update(`${pair} ${endpoint}`).digest('hex')
+  const ranked = relays.map((relay) => ({ relay, rank: rank(relay) }))
+  return ranked.sort((x, y) => (x.rank < y.rank ? -1 : x.rank > y.rank ? 1 : 0)).map(({ relay }) => relay)
+}
+
+/** Whether a relay may have given this port to a pair. */
+export function isRelayPort(port: number): boolean {
+  return port > RELAY_PORT && port <= RELAY_LAST_PORT
+}
+
+/** The one of these far ends that relays packets to this address. Undefined if none does. */
+export function relayOf<L extends { readonly relays?: true; readonly at?: AddressPort | undefined }>(
+  at: AddressPort | undefined,
+  links: readonly L[],
+): L | undefined {
+  if (at === undefined || !isRelayPort(at.port)) return undefined
+  return links.find((one) => {
+    return one.relays === true && one.at !== undefined && compareAddresses(one.at.address, at.address) === 0
+  })
+}

@@ -1,0 +1,63 @@
+/**
+ * The nft table through which the questions of this node to relays (bind-frame.ts) leave from the ports of its lane
+ * devices, and the answers come back from there. A cable owns its port alone, but a NAT on the path gives packets of
+ * another port another mapping, so an answer would say nothing about the cable. Pure.
+ *
+ *   socket at port S ─► output -300: source port S becomes that of the device ─► (conntrack, NAT of this node)
+ *   ─► relay ─► (NAT, conntrack) ─► prerouting -90: first word of an answer? port of the device becomes S ─► socket
+ *
+ * Both rewrites lie between connection tracking and the sockets, so a node that translates itself has one mapping for
+ * both, too.
+ */
+import type { NftBaseChain, NftStatement } from '../../../kernel/nft/nft.ts'
+import { NFT_TABLE_REACH } from '../../../model/model.ts'
+import { BIND_MAGIC } from './bind-frame.ts'
+
+export interface SharedPort {
+  /** UDP port of a lane device. */
+  readonly device: number
+  /** UDP port of the socket that asks relays for the links of this device. */
+  readonly socket: number
+}
+
+const TABLE = NFT_TABLE_REACH
+const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
+const AFTER_NAT: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -90 }
+const IS_MESSAGE = `@th,64,32 0x${BIND_MAGIC.toString(16)}`
+
+/** Statements that replace the whole table in one transaction. If no port is shared, they only remove it. */
+export function planSharedPorts(shared: readonly SharedPort[]): NftStatement[] {
+  const clear: NftStatement[] = [
+    { verb: 'add-table', table: TABLE },
+    { verb: 'delete-table', table: TABLE },
+  ]
+  if (shared.length === 0) return clear
+  return [
+    ...clear,
+    { verb: 'add-table', table: TABLE },
+    ...portMap(
+      'lanes',
+      shared.map(({ device, socket }) => [socket, device]),
+    ),
+    ...portMap(
+      'sockets',
+      shared.map(({ device, socket }) => [device, socket]),
+    ),
+    { verb: 'add-chain', table: TABLE, chain: 'questions', base: RAW_OUTPUT },
+    rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
+    { verb: 'add-chain', table: TABLE, chain: 'answers', base: AFTER_NAT },
+    rule('answers', `${IS_MESSAGE} udp dport set udp dport map @sockets`),
+  ]
+}
+
+function portMap(name: string, pairs: readonly (readonly [number, number])[]): NftStatement[] {
+  const elements = pairs.map(([key, value]) => ({ key: String(key), value: String(value) }))
+  return [
+    { verb: 'add-map', table: TABLE, map: name, type: { kind: 'map', key: 'inet_service', value: 'inet_service' } },
+    { verb: 'add-elements', table: TABLE, map: name, elements },
+  ]
+}
+
+function rule(chain: string, text: string): NftStatement {
+  return { verb: 'add-rule', table: TABLE, chain, rule: text }
+}

@@ -1,0 +1,214 @@
+/**
+ * The questions of this node to relays: a caller for each binding that is wanted, a socket for each lane device, and the
+ * table through which both have one port outside.
+ */
+import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
+import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
+import { formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
+import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
+import type { Agreement } from '../../cable/cable.ts'
+import type { RelayPlace } from '../../world/world.ts'
+import { BindCaller } from './bind-caller.ts'
+import { bindKey, endId } from './bind-frame.ts'
+import { elementsOf } from './planned-elements.ts'
+import type { RelayWant, UsableRelay } from './plan-relay-use.ts'
+import { planSharedPorts } from './plan-shared-port.ts'
+
+export interface RelayCallsDeps {
+  /** Of family ip. */
+  readonly nft: Nft
+  readonly clock: Clock
+  readonly openSocket: OpenProbeSocket
+  readonly onError: (error: unknown) => void
+  /** A binding has changed. */
+  readonly onChange: () => void
+  /** Something is to be sent: call send(). */
+  readonly onDue: () => void
+}
+
+/** This node as it proves itself to relays. */
+export interface OwnEnd {
+  readonly clusterset: string
+  readonly identity: string
+  readonly agree: Agreement
+}
+
+interface Call {
+  readonly want: RelayWant
+  readonly caller: BindCaller
+  /** Since when this end is bound and the far end is not, in milliseconds of the monotonic clock. */
+  aloneSinceMs: number | undefined
+}
+
+/** A far end that is bound nowhere after this time uses other relays, or none. */
+const LONELY_MS = 5000
+/** How often the table is compared with the plan. */
+const VERIFY_MS = 25_000
+
+export class RelayCalls {
+  readonly #deps: RelayCallsDeps
+  readonly #table: TableApplier
+  readonly #sockets = new Map<number, ProbeSocket>()
+  #calls: ReadonlyMap<string, Call> = new Map()
+  #hasTable = false
+
+  constructor(deps: RelayCallsDeps) {
+    const { nft, clock } = deps
+    this.#deps = deps
+    this.#table = new TableApplier({ nft, clock, table: NFT_TABLE_REACH, comparison: 'elements with the plan' })
+  }
+
+  /**
+   * Takes all bindings that are wanted, and the ports of the lane devices by remote lane. A binding that was wanted
+   * before goes on. Throws KernelError.
+   */
+  async apply(
+    wants: readonly RelayWant[],
+    { own, ports }: { readonly own: OwnEnd | undefined; readonly ports: ReadonlyMap<number, number> },
+    signal: AbortSignal,
+  ): Promise<void> {
+    const calls = new Map<string, Call>()
+    for (const want of own === undefined ? [] : wants) {
+      const name = [own?.identity, callName(want.key, want.relay), want.identity].join('|')
+      const call = this.#calls.get(name) ?? newCall(want, own)
+      if (call !== undefined && ports.has(want.remoteLane)) calls.set(name, call)
+    }
+    const ended = [...this.#calls].some(([name, { caller }]) => isBound(caller) && !calls.has(name))
+    this.#calls = calls
+    const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
+    await this.#applyTable(
+      [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
+      signal,
+    )
+    this.#keepSockets(lanes)
+    if (ended) this.#deps.onChange()
+  }
+
+  /** Sends what is due. Returns when something is due next, in milliseconds of the monotonic clock. */
+  send(): number {
+    const { clock, onChange } = this.#deps
+    const nowMs = clock.monotonic()
+    let changed = false
+    for (const call of this.#calls.values()) {
+      const { caller, want } = call
+      const wasBound = isBound(caller)
+      const question = caller.next(nowMs, clock.now())
+      changed ||= wasBound && !isBound(caller)
+      this.#look(call, nowMs)
+      if (question === undefined) continue
+      this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
+    }
+    if (changed) onChange()
+    return Math.min(...[...this.#calls.values()].map(({ caller }) => caller.dueMs), Infinity)
+  }
+
+  /** Where packets get to far ends, by linkKey(), in the order in which the bindings were wanted. */
+  places(): ReadonlyMap<string, readonly RelayPlace[]> {
+    const places = new Map<string, RelayPlace[]>()
+    for (const { want, caller } of this.#calls.values()) {
+      const { state } = caller
+      if (state.is !== 'bound' || !state.isFarBound) continue
+      places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at }])
+    }
+    return places
+  }
+
+  /** Whether this end has been bound there for some time without the far end. */
+  isLonely(key: string, relay: UsableRelay): boolean {
+    const nowMs = this.#deps.clock.monotonic()
+    return [...this.#calls.values()].some(({ want, aloneSinceMs }) => {
+      const isThis = want.key === key && callName(key, want.relay) === callName(key, relay)
+      return isThis && aloneSinceMs !== undefined && nowMs - aloneSinceMs >= LONELY_MS
+    })
+  }
+
+  close(): void {
+    for (const socket of this.#sockets.values()) socket.close()
+    this.#sockets.clear()
+  }
+
+  #look(call: Call, nowMs: number): void {
+    const { state } = call.caller
+    const isAlone = state.is === 'bound' && !state.isFarBound
+    call.aloneSinceMs = isAlone ? (call.aloneSinceMs ?? nowMs) : undefined
+  }
+
+  #keepSockets(lanes: ReadonlySet<number>): void {
+    for (const [lane, socket] of this.#sockets) {
+      if (lanes.has(lane)) continue
+      socket.close()
+      this.#sockets.delete(lane)
+    }
+    const { openSocket, onError, onDue } = this.#deps
+    for (const lane of lanes) {
+      if (this.#sockets.has(lane)) continue
+      const socket = openSocket('0.0.0.0', RELAY_CALL_PORT + lane, {
+        onReady: onDue,
+        onMessage: (bytes, from) => this.#take(lane, bytes, from),
+        onError: (error) => {
+          // The next round opens it again.
+          if (this.#sockets.get(lane) === socket) this.#sockets.delete(lane)
+          onError(error)
+        },
+      })
+      this.#sockets.set(lane, socket)
+    }
+  }
+
+  #take(lane: number, bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const at = { address: parseAddress(from.address), port: from.port }
+    let changed = false
+    for (const call of this.#calls.values()) {
+      if (call.want.remoteLane !== lane) continue
+      if (call.caller.take(bytes, at, nowMs)) changed = true
+      this.#look(call, nowMs)
+    }
+    if (changed) this.#deps.onChange()
+    this.#deps.onDue()
+  }
+
+  async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {
+    const { nft, clock } = this.#deps
+    if (shared.length === 0) {
+      if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
+      if (this.#hasTable) this.#table.forget()
+      this.#hasTable = false
+      return
+    }
+    this.#hasTable = true
+    const statements = planSharedPorts([...shared].sort((a, b) => a.device - b.device))
+    // The table is small, and changes when a device gets its first relayed link or loses its last.
+    const planned = {
+      fixed: formatNft(statements, nft.family),
+      replacement: () => statements,
+      delta: () => [],
+      elements: () => elementsOf(statements),
+    }
+    const looks = clock.monotonic() - this.#table.lookedAtMs >= VERIFY_MS
+    await this.#table.apply(planned, { looks, onSent: () => undefined }, signal)
+  }
+}
+
+function isBound({ state }: BindCaller): boolean {
+  return state.is === 'bound'
+}
+
+function callName(key: string, { endpoint, identity, address }: UsableRelay): string {
+  return [key, endpoint, identity, formatAddress(address)].join('|')
+}
+
+/** Undefined for a relay with which nothing is agreed. */
+function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
+  const secret = own?.agree(want.relay.identity)
+  if (own === undefined || secret === undefined) return undefined
+  const { clusterset, identity } = own
+  const caller = new BindCaller({
+    from: endId(clusterset, identity),
+    to: endId(clusterset, want.identity),
+    key: bindKey({ secret, clusterset, relay: want.relay.identity, end: identity }),
+    relay: { address: want.relay.address, port: RELAY_PORT },
+  })
+  return { want, caller, aloneSinceMs: undefined }
+}

@@ -1,0 +1,291 @@
+/**
+ * The relays of one gateway: those that it asks, for links whose ends cannot be called, and the one that it is if its
+ * node offers that. It takes each plan of the lane loop, and gives the next one the addresses at which relays take
+ * packets.
+ */
+import { randomBytes } from 'node:crypto'
+import { ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
+import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
+import { type Address, formatAddress, ipv4Among, parseAddress } from '../../../model/addresses/addresses.ts'
+import {
+  type EndpointCandidate,
+  MEMBERSHIP_NAME,
+  RELAY_LAST_PORT,
+  RELAY_PORT,
+  endpointName,
+} from '../../../model/model.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
+import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
+import { type GatewayConfig, type GatewayDeps, type GatewayWorld, healthKey, loopDeps } from '../../world/world.ts'
+import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
+import { DEFAULT_LIMITS } from './bindings.ts'
+import { planRelayEnds } from './plan-relay-ends.ts'
+import { type LinkInUse, type RelayWant, planRelayUse, relayOf } from './plan-relay-use.ts'
+import { type OwnEnd, RelayCalls } from './relay-calls.ts'
+import { RelayServer } from './relay-server.ts'
+
+export interface RelaysInit {
+  readonly config: Pick<GatewayConfig, 'node' | 'lanes'>
+  readonly openSocket: OpenProbeSocket
+  /** known has changed. */
+  readonly onChange: () => void
+}
+
+/** A device as the lane loop plans it. */
+interface PlannedLane {
+  readonly remoteLane: number
+  readonly port: number
+  readonly links: readonly (FarEnd & {
+    readonly cluster: string
+    readonly hidden: boolean
+    readonly relays?: true
+    readonly candidates: readonly EndpointCandidate[]
+  })[]
+}
+
+interface Planned {
+  readonly world: GatewayWorld
+  readonly wants: readonly RelayWant[]
+  /** Ports of the lane devices, by remote lane. */
+  readonly ports: ReadonlyMap<number, number>
+}
+
+/** The relay that this gateway is. */
+interface Serving {
+  /** What it would have to begin again for. */
+  readonly name: string
+  readonly server: RelayServer
+  readonly stop: AbortController
+  readonly ended: Promise<void>
+}
+
+const ROUNDS = { minMs: 2, resyncMs: 25_000, retryMinMs: 200, retryMaxMs: 5000, pokedRetryMs: 200 }
+/** What one end, and all ends of one member, may send: a link of one gigabit, and two of them. */
+const RATES = { bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 }
+
+export class Relays {
+  readonly #deps: GatewayDeps
+  readonly #init: RelaysInit
+  readonly #calls: RelayCalls
+  readonly #tries = new ReturnTries()
+  readonly #loop: ReconcileLoop
+  readonly #wake: WakeTimer
+  #planned: Planned | undefined
+  #triesDirect: ReadonlySet<string> = new Set()
+  #own: OwnEnd | undefined
+  #serving: Serving | undefined
+  #trouble = ''
+
+  constructor(deps: GatewayDeps, init: RelaysInit) {
+    this.#deps = deps
+    this.#init = init
+    const { nft, clock } = deps
+    const { openSocket, onChange } = init
+    const poke = (): void => this.#loop.poke()
+    const onError = (error: unknown): void => this.#failed(error)
+    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke })
+    this.#wake = new WakeTimer(clock, poke)
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'relays'), ROUNDS, (signal) => this.#round(signal))
+  }
+
+  /** What the next plan takes from here. */
+  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect'> {
+    const relayPlaces = this.#calls.places()
+    return {
+      ...(relayPlaces.size === 0 ? {} : { relayPlaces }),
+      ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
+    }
+  }
+
+  /** Takes the plan of a round, and the world from which it was made. */
+  planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly PlannedLane[] }): void {
+    const [own] = world.lanes
+    if (own === undefined) return
+    const hidden = isOwnLaneHidden(world, own)
+    const links = lanes.flatMap((lane) => linksOf(world, lane))
+    const returning = lanes
+      .flatMap((lane) => lane.links)
+      .map(({ candidates, ...link }) => {
+        const used = links.find(({ key }) => key === linkKey(link))
+        return {
+          key: linkKey(link),
+          isRelayed: relayOf(used?.at, links) !== undefined,
+          isUp: used?.state === 'up',
+          isCallable: !(hidden && link.hidden),
+          where: JSON.stringify([hidden, candidates]),
+        }
+      })
+    const before = this.#triesDirect
+    this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
+    const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
+    const wants = planRelayUse({
+      links,
+      ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
+      hidden,
+      keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
+      isLonely: (key, relay) => this.#calls.isLonely(key, relay),
+    })
+    const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
+    this.#planned = { world, wants, ports }
+    this.#loop.poke()
+    if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
+  }
+
+  /** Asks, and serves, until the signal. Bindings end by themselves. */
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#loop.run(signal)
+    } finally {
+      this.#wake.close()
+      this.#calls.close()
+      await this.#stopServing()
+    }
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    if (this.#planned === undefined) return
+    const { world, wants, ports } = this.#planned
+    await this.#serve(world)
+    await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
+    const dueMs = this.#calls.send()
+    if (dueMs !== Infinity) this.#wake.at(dueMs)
+  }
+
+  /** Undefined without a key, or before this cluster is a member. */
+  async #ownEnd({ laneStates, lanes: [lane] }: GatewayWorld): Promise<OwnEnd | undefined> {
+    const { api, cable } = this.#deps
+    const clusterset = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset
+    const identity = [...laneStates.values()][0]?.identity
+    if (clusterset === undefined || identity === undefined || lane === undefined) return undefined
+    if (this.#own?.identity === identity && this.#own.clusterset === clusterset) return this.#own
+    const agree: Agreement | undefined = await cable.agreement?.(lane.lane, identity)
+    this.#own = agree === undefined ? undefined : { clusterset, identity, agree }
+    return this.#own
+  }
+
+  async #serve(world: GatewayWorld): Promise<void> {
+    const [lane] = world.lanes
+    const offers = lane?.relay === true && !isOwnLaneHidden(world, lane)
+    const own = offers ? await this.#ownEnd(world) : undefined
+    const address = offers ? addressHere(world) : undefined
+    if (own === undefined || address === undefined) {
+      await this.#stopServing()
+      return
+    }
+    const name = [own.clusterset, own.identity, formatAddress(address)].join(' ')
+    if (this.#serving?.name !== name) {
+      await this.#stopServing()
+      this.#serving = this.#start(name, own, address)
+    }
+    // A member's own gateways reach each other without a relay.
+    this.#serving.server.setEnds(planRelayEnds(world.endpoints, this.#deps.cable.rules), (a, b) => a !== b)
+  }
+
+  #start(name: string, { clusterset, identity, agree }: OwnEnd, address: Address): Serving {
+    const { nft, clock, logger } = this.#deps
+    const onError = (error: unknown): void => this.#failed(error)
+    const server = new RelayServer(
+      { nft, clock, openSocket: this.#init.openSocket, onError },
+      {
+        ...{ clusterset, identity, agree, address, randomBytes, limits: DEFAULT_LIMITS, ...RATES },
+        controlPort: RELAY_PORT,
+        ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT },
+      },
+    )
+    const stop = new AbortController()
+    const ended = server.run(stop.signal).catch(onError)
+    logger.info(`relays between other members at UDP ${RELAY_PORT} to ${RELAY_LAST_PORT}`)
+    return { name, server, stop, ended }
+  }
+
+  async #stopServing(): Promise<void> {
+    const serving = this.#serving
+    this.#serving = undefined
+    serving?.stop.abort()
+    await serving?.ended
+  }
+
+  /** The loops try again; a failure that stays is logged once. */
+  #failed(error: unknown): void {
+    const why = messageOf(error)
+    if (why === this.#trouble) return
+    this.#trouble = why
+    this.#deps.logger.warn('a relay does not work', { reason: 'RoundFailed', why })
+  }
+}
+
+function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
+  return links.map((link) => {
+    const { cluster, endpoint, identity, hidden, relays } = link
+    const key = linkKey(link)
+    const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
+    return {
+      ...{ key, remoteLane, cluster, endpoint, identity, hidden },
+      ...(relays === undefined ? {} : { relays }),
+      state: health.get(healthKey(remoteLane, cluster))?.state ?? 'connecting',
+      ...(state?.at === undefined ? {} : { at: state.at }),
+    }
+  })
+}
+
+/** The address of this node at which packets for the relay arrive: the best candidate that the node has itself. */
+function addressHere(world: GatewayWorld): Address | undefined {
+  const [lane] = world.lanes
+  if (lane === undefined) return undefined
+  const ours = ownAddresses({ nodes: [], addresses: world.addresses })
+  const own = planCandidates(world, lane).map(({ address }) => address)
+  const [found] = ipv4Among(own.filter((text) => ours.has(text)))
+  return found === undefined ? undefined : parseAddress(found)
+}
+
+// When relayed links are called at the far ends' own addresses again: once for each list of addresses, when one of the
+// two ends can be called from outside at last. The try costs the link packets if nothing answers there.
+
+export interface ReturningLink {
+  /** linkKey(). */
+  readonly key: string
+  /** Its packets go through a relay. */
+  readonly isRelayed: boolean
+  readonly isUp: boolean
+  /** One of the two ends can be called from outside, as far as is known. */
+  readonly isCallable: boolean
+  /** Where the far end may be called: any text that differs if that does. */
+  readonly where: string
+}
+
+/** How long a try lasts: longer than silence that makes a link count as down, so that a failure shows. */
+export const RETURN_TRY_MS = 2500
+/** A link is tried at most once in this time. */
+export const RETURN_APART_MS = 60_000
+
+interface Try {
+  readonly where: string
+  readonly sinceMs: number
+}
+
+export class ReturnTries {
+  readonly #tries = new Map<string, Try>()
+
+  /** Takes all links. Returns those, by linkKey(), that are being tried. */
+  look(links: readonly ReturningLink[], nowMs: number): ReadonlySet<string> {
+    const known = new Set(links.map(({ key }) => key))
+    for (const key of this.#tries.keys()) if (!known.has(key)) this.#tries.delete(key)
+    for (const { key, isRelayed, isUp, isCallable, where } of links) {
+      const last = this.#tries.get(key)
+      const isOver = last === undefined || nowMs - last.sinceMs >= RETURN_APART_MS
+      if (isRelayed && isUp && isCallable && isOver && last?.where !== where) {
+        this.#tries.set(key, { where, sinceMs: nowMs })
+      }
+    }
+    return this.#within(RETURN_TRY_MS, nowMs)
+  }
+
+  /** Links, by linkKey(), that were tried a short time ago: they keep their bindings, to which they may have to return. */
+  recent(nowMs: number): ReadonlySet<string> {
+    return this.#within(RETURN_APART_MS, nowMs)
+  }
+
+  #within(ms: number, nowMs: number): ReadonlySet<string> {
+    return new Set([...this.#tries].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < ms ? [key] : [])))
+  }
+}

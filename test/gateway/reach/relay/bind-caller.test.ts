@@ -1,0 +1,190 @@
+/** An end that wants a relay, against a real one, a lost one, and one that lies. */
+import fc from 'fast-check'
+import t from 'tap'
+import { BindCaller } from '../../../../gateway/reach/relay/bind-caller.ts'
+import { type BindAnswer, decodeQuestion, encodeAnswer } from '../../../../gateway/reach/relay/bind-frame.ts'
+import { parseAddressPort } from '../../../../model/addresses/addresses.ts'
+import { RELAY_AT, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
+
+const A = '198.51.100.1:40001'
+const B = '192.0.2.1:50001'
+
+function callerOf(from: TestEnd, to: TestEnd): BindCaller {
+  return new BindCaller({ from: from.id, to: to.id, key: from.key, relay: RELAY_AT })
+}
+
+interface Ends {
+  readonly ends: readonly TestEnd[]
+  readonly stage: RelayStage
+  readonly calls: readonly { readonly caller: BindCaller; at: string }[]
+}
+
+function twoEnds(): Ends {
+  const stage = new RelayStage()
+  const [a, b] = [stage.end('paris'), stage.end('oslo')]
+  return {
+    ends: [a, b],
+    stage,
+    calls: [
+      { caller: callerOf(a, b), at: A },
+      { caller: callerOf(b, a), at: B },
+    ],
+  }
+}
+
+/** Runs for some time in steps of 50 ms. `isLost` is called for each packet. Returns how many questions were sent. */
+async function run(
+  { stage, calls }: Ends,
+  ms: number,
+  isLost: () => boolean = () => false,
+  isClosed: (port: number) => boolean = () => false,
+): Promise<number> {
+  let questions = 0
+  for (let passed = 0; passed < ms; passed += 50) {
+    for (const { caller, at } of calls) {
+      for (;;) {
+        const question = caller.next(stage.clock.monotonic(), stage.clock.now())
+        if (question === undefined) break
+        questions += 1
+        if (isLost() || isClosed(question.to.port)) continue
+        const { answer } = stage.send(question.bytes, at, question.to.port)
+        if (answer !== undefined && !isLost()) caller.take(answer, question.to, stage.clock.monotonic())
+      }
+    }
+    await stage.clock.advance(50)
+  }
+  return questions
+}
+
+t.test('both ends are bound after four questions each, and stay bound', async (t) => {
+  const ends = twoEnds()
+  t.equal(await run(ends, 50), 8)
+  t.equal(ends.stage.bindings.paths().length, 2)
+  await run(ends, 2000)
+  for (const { caller, at } of ends.calls)
+    t.match(caller.state, { is: 'bound', isFarBound: true, seen: parseAddressPort(at) })
+  const a = ends.calls[0]?.caller.state
+  t.ok(a?.is === 'bound' && ends.stage.bindings.openPorts().includes(a.at.port))
+
+  const asked = await run(ends, 240_000)
+  t.ok(asked <= 2 * (240 / 8 + 2), `${asked} questions in 4 minutes`)
+  t.equal(ends.stage.bindings.paths().length, 2)
+})
+
+t.test('lost packets delay an end', async (t) => {
+  await fc.assert(
+    fc.asyncProperty(fc.integer({ min: 1 }), async (seed) => {
+      const ends = twoEnds()
+      let state = seed
+      const isLost = (): boolean => {
+        state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+        return (state >>> 16) % 10 < 3
+      }
+      await run(ends, 30_000, isLost)
+      await run(ends, 20_000)
+      t.equal(ends.stage.bindings.paths().length, 2)
+    }),
+    { numRuns: 20 },
+  )
+})
+
+t.test('an end behind a NAT that gives it another address', async (t) => {
+  const ends = twoEnds()
+  await run(ends, 2000)
+  const [first] = ends.calls
+  if (first !== undefined) first.at = '198.51.100.2:41000'
+  await run(ends, 9000)
+  t.match(first?.caller.state, { is: 'bound', seen: parseAddressPort('198.51.100.2:41000') })
+  t.equal(ends.stage.bindings.paths().length, 2)
+})
+
+t.test('a relay that is started again, and one that is gone', async (t) => {
+  const before = twoEnds()
+  await run(before, 2000)
+  // It knows the same ends, and has forgotten their pair.
+  const stage = new RelayStage({ keys: before.stage.keys, ports: { first: 4701, last: 4799 } })
+  await stage.clock.advance(before.stage.clock.monotonic())
+  stage.allow(before.ends)
+  const ends: Ends = { ...before, stage }
+  // Nothing listens at the ports of its earlier run.
+  const isClosed = (port: number): boolean => port !== RELAY_AT.port && !stage.bindings.openPorts().includes(port)
+  await run(ends, 20_000, () => false, isClosed)
+  t.equal(stage.bindings.paths().length, 2)
+  const asked = await run(ends, 120_000, () => true)
+  t.ok(asked < 80, `${asked} questions in 2 minutes without an answer`)
+  for (const { caller } of ends.calls) t.equal(caller.state.is, 'asking')
+  await run(ends, 8000)
+  t.equal(stage.bindings.paths().length, 2, 'it is back')
+})
+
+t.test('a clock that goes back', async (t) => {
+  const { stage, calls } = twoEnds()
+  const [one] = calls
+  const caller = one?.caller as BindCaller
+  const ask = (wallMs: number): void => {
+    for (let i = 0; i < 10; i++) {
+      const question = caller.next(stage.clock.monotonic(), wallMs)
+      if (question === undefined) return
+      const { answer } = stage.send(question.bytes, A, question.to.port)
+      if (answer !== undefined) caller.take(answer, question.to, stage.clock.monotonic())
+    }
+  }
+  ask(2_100_000_000_000)
+  t.equal(caller.state.is, 'bound')
+  await stage.clock.advance(8000)
+  ask(1_800_000_000_000)
+  t.equal(caller.state.is, 'bound')
+})
+
+t.test('a relay that lies cannot make an end ask without a pause', async (t) => {
+  const stage = new RelayStage()
+  const [a, b] = [stage.end('paris'), stage.end('oslo')]
+  const lies: readonly ((counter: number) => BindAnswer)[] = [
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'challenge', cookie: Buffer.alloc(16, counter & 255) }),
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'refused', why: 'stale', port: 0, newest: counter + 5 }),
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'refused', why: 'wrongPort', port: 0, newest: 0 }),
+    (counter) =>
+      counter % 2 === 0
+        ? { from: a.id, to: b.id, counter, type: 'assigned', port: 5000 }
+        : { from: a.id, to: b.id, counter, type: 'refused', why: 'wrongPort', port: 0, newest: 0 },
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'assigned', port: 22 }),
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'refused', why: 'full', port: 0, newest: 0 }),
+  ]
+  for (const [i, lie] of lies.entries()) {
+    const caller = callerOf(a, b)
+    let asked = 0
+    for (let ms = 0; ms < 60_000; ms += 10) {
+      const question = caller.next(ms, 0)
+      if (question === undefined) continue
+      asked += 1
+      const { counter = 0 } = decodeQuestion(question.bytes, a.key) ?? {}
+      caller.take(encodeAnswer(lie(counter), a.key), question.to, ms)
+    }
+    t.ok(asked <= 60, `lie ${i}: ${asked} questions in a minute`)
+    t.not(caller.state.is, 'bound')
+  }
+})
+
+t.test('answers that are not for this question', async (t) => {
+  const { stage, calls } = twoEnds()
+  const [one, other] = calls
+  const caller = one?.caller as BindCaller
+  const question = caller.next(0, 1000)
+  const { answer } = stage.send(question?.bytes ?? Buffer.alloc(0), A)
+  if (answer === undefined || question === undefined) throw new Error('no answer')
+  const change = (bytes: Buffer): Buffer => {
+    const copy = Buffer.from(bytes)
+    copy.writeUInt8(copy.readUInt8(40) ^ 1, 40)
+    return copy
+  }
+  t.equal(caller.take(change(answer), question.to, 1), false, 'changed')
+  t.equal(caller.take(answer, parseAddressPort('203.0.113.10:4600'), 1), false, 'from elsewhere')
+  t.equal(caller.take(answer, { ...question.to, port: 4601 }, 1), false, 'from another port')
+  t.equal(other?.caller.take(answer, question.to, 1), false, 'for another end')
+  t.equal(caller.next(1, 1000), undefined, 'none of them counts')
+  caller.take(answer, question.to, 1)
+  const next = caller.next(1, 1000)
+  t.ok(next !== undefined, 'the true one does')
+  caller.take(answer, question.to, 1)
+  t.equal(caller.next(1, 1000), undefined, 'an old answer does not')
+})

@@ -1,0 +1,140 @@
+/** The text of the tables, and a relay that keeps its table. */
+import { randomBytes } from 'node:crypto'
+import t from 'tap'
+import { agreementOf } from '../../../../gateway/cable/agreement.ts'
+import { DEFAULT_LIMITS } from '../../../../gateway/reach/relay/bindings.ts'
+import { planRelayTable } from '../../../../gateway/reach/relay/plan-relay-table.ts'
+import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
+import { RelayServer } from '../../../../gateway/reach/relay/relay-server.ts'
+import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
+import { formatNft } from '../../../../kernel/nft/nft.ts'
+import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
+import { parseAddress, parseAddressPort } from '../../../../model/addresses/addresses.ts'
+import { SystemClock } from '../../../../reconcile/clock.ts'
+import { eventually } from '../../../support/eventually.ts'
+import { equalsGolden } from '../../../support/golden.ts'
+import { BindCaller } from '../../../../gateway/reach/relay/bind-caller.ts'
+import { CLUSTERSET, CONTROL, RELAY_AT, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
+
+const [A, B] = [parseAddressPort('198.51.100.1:40001'), parseAddressPort('192.0.2.1:50001')]
+
+t.test('the table of a relay', async (t) => {
+  const statements = planRelayTable({
+    address: parseAddress('203.0.113.9'),
+    ports: { first: 4600, last: 4699 },
+    openPorts: [4600, 4601, 4602],
+    paths: [
+      { from: A, port: 4601, to: B, leaves: 4602, member: 1 },
+      { from: B, port: 4602, to: A, leaves: 4601, member: 2 },
+    ],
+    known: [
+      { at: A, port: 4601 },
+      { at: B, port: 4602 },
+    ],
+    bytesPerSecond: 125_000_000,
+    memberBytesPerSecond: 250_000_000,
+  })
+  equalsGolden(t, formatNft(statements, 'ip'), 'gateway/relay-table.nft')
+  await new FakeNft().run(statements)
+})
+
+t.test('the table of an end that shares the ports of its devices', async (t) => {
+  const statements = planSharedPorts([
+    { device: 4500, socket: 4590 },
+    { device: 4501, socket: 4591 },
+  ])
+  equalsGolden(t, formatNft(statements, 'ip'), 'gateway/reach-table.nft')
+  await new FakeNft().run(statements)
+  t.same(
+    planSharedPorts([]).map(({ verb }) => verb),
+    ['add-table', 'delete-table'],
+  )
+})
+
+/** Sockets in memory, by port. */
+class FakeSockets {
+  readonly open = new Map<number, ProbeSocketEvents>()
+  readonly sent: { readonly bytes: Buffer; readonly port: number; readonly to: string }[] = []
+  failing: number | undefined
+
+  readonly openSocket = (_address: string, port: number, events: ProbeSocketEvents) => {
+    this.open.set(port, events)
+    queueMicrotask(() => {
+      if (port === this.failing) events.onError(new Error(`port ${port} is taken`))
+      else events.onReady()
+    })
+    return {
+      send: (bytes: Buffer, address: string, toPort: number) => {
+        this.sent.push({ bytes, port, to: `${address}:${toPort}` })
+      },
+      probeTcp: () => () => undefined,
+      close: () => {
+        this.open.delete(port)
+      },
+    }
+  }
+}
+
+t.test('a relay answers "bound" when the kernel has the path', async (t) => {
+  const stage = new RelayStage()
+  const [nft, sockets, clock] = [new FakeNft(), new FakeSockets(), new SystemClock()]
+  const errors: unknown[] = []
+  const server = new RelayServer(
+    { nft, clock, openSocket: sockets.openSocket, onError: (error) => errors.push(error) },
+    {
+      clusterset: CLUSTERSET,
+      identity: stage.keys.publicKey,
+      address: RELAY_AT.address,
+      controlPort: CONTROL,
+      ports: { first: 4601, last: 4620 },
+      limits: DEFAULT_LIMITS,
+      agree: agreementOf(stage.keys.privateKey),
+      randomBytes,
+      bytesPerSecond: 1_000_000,
+      memberBytesPerSecond: 1_000_000,
+    },
+  )
+  const [a, b] = [stage.end('paris'), stage.end('oslo')]
+  server.setEnds([a, b], () => true)
+  const stop = new AbortController()
+  const running = server.run(stop.signal)
+  t.teardown(() => {
+    stop.abort()
+    return running
+  })
+  await eventually(() => sockets.open.has(CONTROL), { say: 'the control port' })
+
+  const elements = async (map: string) =>
+    (await nft.elements('sealane_relay', map)).map(({ key, value }) => `${key} > ${value}`)
+  const bind = async (from: TestEnd, to: TestEnd, address: string, port: number): Promise<BindCaller> => {
+    const caller = new BindCaller({ from: from.id, to: to.id, key: from.key, relay: RELAY_AT })
+    await eventually(
+      () => {
+        const question = caller.next(clock.monotonic(), clock.now())
+        if (question !== undefined) sockets.open.get(question.to.port)?.onMessage(question.bytes, { address, port })
+        for (const one of sockets.sent.splice(0))
+          caller.take(one.bytes, { address: RELAY_AT.address, port: one.port }, clock.monotonic())
+        return caller.state.is === 'bound'
+      },
+      { say: `${from.member} is bound` },
+    )
+    return caller
+  }
+  await bind(a, b, '198.51.100.1', 40_001)
+  t.same(await elements('addresses'), [])
+  await bind(b, a, '192.0.2.1', 50_001)
+  t.same((await elements('addresses')).length, 2)
+  t.same((await elements('leaves')).length, 2)
+  t.same([...sockets.open.keys()].sort(), [4600, 4601, 4602])
+  t.same((await nft.elements('sealane_relay', 'open')).map(({ key }) => key).sort(), ['4600', '4601', '4602'])
+  const full = nft.accepted.filter((one) => one.some(({ verb }) => verb === 'delete-table'))
+  t.equal(full.length, 1, 'a new path changes elements alone')
+
+  server.setEnds([a], () => true)
+  await eventually(async () => (await elements('addresses')).length === 0, { say: 'the withdrawn end has no path' })
+  await eventually(() => sockets.open.size === 1, { say: 'its ports are closed' })
+  t.same(errors, [])
+  stop.abort()
+  await running
+  t.same(await nft.tables('sealane'), [])
+})

@@ -1,0 +1,126 @@
+/** Which relays a gateway asks for which links, and when a relayed link is called directly again. */
+import fc from 'fast-check'
+import t from 'tap'
+import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
+import { RETURN_APART_MS, RETURN_TRY_MS, ReturnTries } from '../../../../gateway/reach/relay/relays.ts'
+import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
+
+const OWN = 'paris.gw1-lane0'
+
+function link(cluster: string, change: Partial<LinkInUse> = {}): LinkInUse {
+  const endpoint = `${cluster}.gw1-lane0`
+  const base = { key: `${endpoint} ${cluster}-key`, remoteLane: 0, cluster, endpoint, identity: `${cluster}-key` }
+  return { ...base, hidden: true, state: 'connecting', ...change }
+}
+
+/** A gateway that relays, at the address with this last number. */
+function relay(cluster: string, number: number, change: Partial<LinkInUse> = {}): LinkInUse {
+  const at = parseAddressPort(`203.0.113.${number}:4500`)
+  return link(cluster, { hidden: false, state: 'up', relays: true, at, ...change })
+}
+
+interface Wanted {
+  readonly links: readonly LinkInUse[]
+  readonly hidden?: boolean
+  readonly keeps?: readonly string[]
+  readonly lonely?: readonly string[]
+}
+
+function wanted({ links, hidden = true, keeps = [], lonely = [] }: Wanted): string[] {
+  const isLonely = (_key: string, { cluster }: { readonly cluster: string }) => lonely.includes(cluster)
+  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), isLonely })
+  return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`).sort()
+}
+
+t.test('links whose ends cannot be called have relays, if they do not work without', async (t) => {
+  const oslo = relay('oslo', 1)
+  const at = parseAddressPort('203.0.113.1:4607')
+  const roma = link('roma')
+  const rows: readonly (readonly [string, Wanted, readonly string[]])[] = [
+    ['both ends are hidden', { links: [oslo, roma] }, ['roma by oslo']],
+    ['this end can be called', { links: [oslo, roma], hidden: false }, []],
+    ['the far end can be called', { links: [oslo, link('roma', { hidden: false })] }, []],
+    ['no member relays', { links: [link('oslo', { hidden: false, state: 'up', at }), roma] }, []],
+    ['the relay is not linked', { links: [relay('oslo', 1, { state: 'down' }), roma] }, []],
+    ['the relay cannot be called itself', { links: [relay('oslo', 1, { hidden: true }), roma] }, []],
+    ['the link works without', { links: [oslo, link('roma', { state: 'up' })] }, []],
+    ['the link works by the relay', { links: [oslo, link('roma', { state: 'up', at })] }, ['roma by oslo']],
+    [
+      'the far end was called directly just now',
+      { links: [oslo, { ...roma, state: 'up' }], keeps: [roma.key] },
+      ['roma by oslo'],
+    ],
+    ['the far end is of the same member', { links: [oslo, link('oslo', { endpoint: 'oslo.gw2-lane1' })] }, []],
+  ]
+  for (const [say, init, want] of rows) t.strictSame(wanted(init), want, say)
+})
+
+t.test('two relays, and more where the far end is not bound', async (t) => {
+  const links = [1, 2, 3, 4, 5, 6].map((number) => relay(`r${number}`, number)).concat(link('roma'))
+  const two = wanted({ links })
+  t.equal(two.length, 2)
+  const names = two.map((text) => text.replace('roma by ', ''))
+  const three = wanted({ links, lonely: names.slice(0, 1) })
+  t.equal(three.length, 3)
+  t.ok(
+    two.every((text) => three.includes(text)),
+    'the lonely one stays',
+  )
+  t.equal(wanted({ links, lonely: ['r1', 'r2', 'r3', 'r4', 'r5', 'r6'] }).length, 4, 'but not all')
+})
+
+t.test('both ends order relays alike, and a lost one leaves the order of the others', async () => {
+  const name = fc.string({ minLength: 1, maxLength: 20 })
+  fc.assert(
+    fc.property(name, name, fc.uniqueArray(name, { maxLength: 12 }), fc.nat(), (a, b, names, lost) => {
+      const relays = names.map((endpoint) => ({ endpoint }))
+      const order = relayOrder(a, b, relays).map(({ endpoint }) => endpoint)
+      const other = relayOrder(b, a, [...relays].reverse()).map(({ endpoint }) => endpoint)
+      const gone = names[lost % Math.max(1, names.length)]
+      const left = relayOrder(
+        a,
+        b,
+        relays.filter(({ endpoint }) => endpoint !== gone),
+      )
+      const rest = order.filter((one) => one !== gone)
+      return (
+        JSON.stringify(order) === JSON.stringify(other) &&
+        JSON.stringify(left.map(({ endpoint }) => endpoint)) === JSON.stringify(rest)
+      )
+    }),
+  )
+})
+
+t.test('relays of one pair are not those of every pair', async (t) => {
+  const relays = ['a', 'b', 'c', 'd'].map((endpoint) => ({ endpoint }))
+  const firsts = new Set(Array.from({ length: 64 }, (_, i) => relayOrder('paris', `far${i}`, relays)[0]?.endpoint))
+  t.equal(firsts.size, relays.length)
+})
+
+t.test('an address is that of a relay by its port, too', async (t) => {
+  const links = [relay('oslo', 1), link('roma')]
+  const by = (text: string) => relayOf(parseAddressPort(text), links)?.cluster
+  t.equal(by('203.0.113.1:4601'), 'oslo')
+  t.equal(by('203.0.113.1:4799'), 'oslo')
+  t.equal(by('203.0.113.1:4500'), undefined, 'the link with the relay itself')
+  t.equal(by('203.0.113.1:4600'), undefined, 'its control port')
+  t.equal(by('203.0.113.2:4601'), undefined)
+  t.equal(relayOf(undefined, links), undefined)
+})
+
+t.test('a relayed link is called directly once for each list of addresses, at most once in a minute', async (t) => {
+  const tries = new ReturnTries()
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, where: 'a' }
+  const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
+  t.equal(look(0, { isCallable: false }), 0, 'neither end can be called')
+  t.equal(look(1, { isUp: false }), 0, 'a link that is down has other means')
+  t.equal(look(1000), 1, 'one end can be called now')
+  t.equal(look(1000 + RETURN_TRY_MS - 1, { isRelayed: false }), 1, 'it lasts whatever the link does')
+  t.equal(look(1000 + RETURN_TRY_MS), 0)
+  t.equal(tries.recent(1000 + RETURN_TRY_MS).size, 1, 'the bindings stay')
+  t.equal(look(2000 + RETURN_TRY_MS, { where: 'b' }), 0, 'other addresses wait for a minute')
+  t.equal(look(1000 + RETURN_APART_MS), 0, 'the same addresses are not tried twice')
+  t.equal(look(1000 + RETURN_APART_MS, { where: 'b' }), 1)
+  tries.look([], 2000 + RETURN_APART_MS)
+  t.equal(tries.recent(2000 + RETURN_APART_MS).size, 0, 'a link that is gone is forgotten')
+})
