@@ -195,7 +195,7 @@ export class FakeApiServer {
     const fault = this.fault?.({ method: request.method, path: url.pathname, query: url.searchParams })
     if (fault === 'hang') {
       this.hanging += 1
-      response.once('close', () => (this.hanging -= 1))
+      response.on('close', () => (this.hanging -= 1))
       return
     }
     if (fault === 'cut') this.cut()
