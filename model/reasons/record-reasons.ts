@@ -114,7 +114,7 @@ export const RECORD_REASONS = {
   },
   QuotaChanges: {
     means: 'The cluster changes more records a second than its quota allows: the broker slows it down.',
-    todo: 'Find what changes all the time, or raise the quota: `sealane cluster quota ID --changes N`. Nothing is lost.',
+    todo: 'Find what changes all the time, or raise the quota: `sealane cluster quota ID --changes N`.',
     shows: ['log of the broker', 'log of the agent'],
   },
   QuotaStreams: {
