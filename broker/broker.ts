@@ -207,7 +207,7 @@ export class Broker implements BrokerApi {
       changeLimiter: new ChangeRateLimiter(clock),
     }
     this.#limiters.set(peer.cluster, limiters)
-    const isPublic = (service: NotImported): boolean => this.#hub.isPublic(service, peer.cluster)
+    const isPublic = (service: NotImported): boolean => this.#hub.isPublic(service)
     const deps = { ...this.#deps, statuses: this.#statuses, isPublic, ...limiters }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,

@@ -3,11 +3,12 @@
  * namespaces something is exported, which is sent to members that do not get the records. What is offered to some
  * members only is apart (readers.ts). The index is updated before each read.
  */
-import { type Interest, type RecordKey, followsInterest } from '../../model/model.ts'
+import { type Interest, type MemberStatus, type RecordKey, followsInterest } from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
 import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
 import { Readers, type TakenChange } from './readers.ts'
 import type { Sight } from './sights.ts'
+import { Findings } from './findings.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
@@ -36,6 +37,8 @@ interface Turn {
 }
 
 const PAGE = 4096
+const NO_OWNERS: ReadonlyMap<string, number> = new Map()
+const NO_KEYS: ReadonlySet<string> = new Set()
 
 export class NamespaceIndex {
   readonly #log: RecordLog
@@ -52,6 +55,7 @@ export class NamespaceIndex {
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
   readonly readers: Readers
+  readonly #findings = new Findings()
 
   constructor(log: RecordLog) {
     this.#log = log
@@ -133,18 +137,67 @@ export class NamespaceIndex {
   }
 
   #isSeen({ byOwner, restricted }: Bucket, member: string, sight: Sight): boolean {
-    for (const owner of byOwner.keys()) if (sight.sees(owner)) return true
+    for (const _ of seenAmong(byOwner, sight)) return true
     for (const key of restricted)
       if (sight.sees(parseRecordKey(key).cluster) && this.readers.isShown(key, member)) return true
     return false
   }
 
-  /** The owners of exports for all members: of the service, or of all in the namespace if `name` is empty. */
-  exportersOf({ namespace, name }: Pick<RecordKey, 'namespace' | 'name'>): readonly string[] {
+  /**
+   * A member's status as members of the sight may read it: without findings about services that none of the members
+   * exports which they see. A reader is an exporter of nothing that is left out, so the number of those left out stays.
+   * That cannot be said of a service that one of these offers to some members only.
+   */
+  asSeen<S extends MemberStatus>(status: S, sight: Sight): S {
     this.follow()
-    const owners = [...(this.#buckets.get(namespace)?.byOwner.keys() ?? [])]
-    const keyOf = (cluster: string): string => `${cluster}/ServiceExport/${namespace}/${name}`
-    return name === '' ? owners : owners.filter((one) => this.#log.get('record', keyOf(one)) !== undefined)
+    let unsure = 0
+    const notImported = status.notImported.filter(({ cluster, namespace, name }) => {
+      if (cluster !== '') return sight.sees(cluster)
+      const { byOwner = NO_OWNERS, keys = NO_KEYS, restricted = NO_KEYS } = this.#buckets.get(namespace) ?? {}
+      const isNamed = (key: string): boolean => name === '' || parseRecordKey(key).name === name
+      for (const owner of seenAmong(byOwner, sight)) {
+        const key = `${owner}/ServiceExport/${namespace}/${name}`
+        if (name === '' || (keys.has(key) && !restricted.has(key))) return true
+      }
+      for (const key of restricted) {
+        if (!isNamed(key) || !sight.sees(parseRecordKey(key).cluster)) continue
+        unsure += 1
+        break
+      }
+      return false
+    })
+    if (notImported.length === status.notImported.length) return status
+    return { ...status, notImported, leftOut: status.leftOut + unsure }
+  }
+
+  /**
+   * Members whose status says more to the members of the sight since a change of an export, and has not changed itself
+   * since: a finding about any exporter of the namespace was none about them before.
+   */
+  statusesAfter({ key, revision, value }: Change<'record'>, sight: Sight): readonly string[] {
+    const { cluster, kind, namespace, name } = parseRecordKey(key)
+    if (kind !== 'ServiceExport' || value === undefined) return []
+    if (sight.member === undefined ? !sight.sees(cluster) : sight.member !== cluster) return []
+    this.follow()
+    const { named, all } = this.#findings.about(namespace, name)
+    const seen = (list: Iterable<string>): string[] => [...list].filter((one) => sight.sees(one))
+    const reporters = new Set(seen(named))
+    const others = seen(all).filter((one) => !reporters.has(one))
+    if (others.length > 0 && this.#isFirst({ key, revision, isShared: value.readers === undefined }))
+      for (const one of others) reporters.add(one)
+    return [...reporters]
+  }
+
+  /** Whether the owner had no such export in the namespace before. One that was written again may be taken for it. */
+  #isFirst({ key, revision, isShared }: { key: string; revision: number; isShared: boolean }): boolean {
+    const { cluster, namespace } = parseRecordKey(key)
+    const { keys = NO_KEYS, restricted = NO_KEYS } = this.#buckets.get(namespace) ?? {}
+    const start = `${cluster}/ServiceExport/`
+    for (const one of keys) {
+      if (one === key || !one.startsWith(start) || (isShared && restricted.has(one))) continue
+      if ((this.#log.row('record', one)?.revision ?? revision) < revision) return false
+    }
+    return true
   }
 
   /**
@@ -187,6 +240,7 @@ export class NamespaceIndex {
 
   #make(): void {
     this.#buckets.clear()
+    this.#findings.clear()
     this.#messages.clear()
     this.#turns = []
     this.#at = 0
@@ -223,6 +277,7 @@ export class NamespaceIndex {
   /** Returns the namespace if it got its first export or lost its last one. */
   #take({ key, value }: Change<'record'>, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
+    if (record.kind === 'MemberStatus') this.#findings.take(record.cluster, value?.body)
     const at = placeOf(record)
     const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0, restricted: new Set(), byOwner: new Map() }
     const wasShared = bucket.keys.has(key) && !bucket.restricted.has(key)
@@ -277,6 +332,14 @@ export class NamespaceIndex {
     this.#messages.set(first, made)
     return made
   }
+}
+
+/** The owners that the members of the sight see. Looks at the shorter list: there may be a thousand in either. */
+function* seenAmong(owners: ReadonlyMap<string, unknown>, sight: Sight): Iterable<string> {
+  const seen = sight.owners()
+  if (seen.size < owners.size) {
+    for (const one of seen) if (owners.has(one)) yield one
+  } else for (const one of owners.keys()) if (sight.sees(one)) yield one
 }
 
 function placeOf({ kind, namespace }: RecordKey): string {

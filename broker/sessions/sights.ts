@@ -9,13 +9,17 @@
 import type { RecordKey, Topology } from '../../model/model.ts'
 import { FULL_TOPOLOGY, type LinkEnd, links, looksAtLabels } from '../../model/lanes/lanes.ts'
 import { TOPOLOGY_KEY, topologyInForce } from '../records/records.ts'
-import { type Change, type RecordLog, isLive } from '../store/store.ts'
+import type { Change, RecordLog } from '../store/store.ts'
 
 export interface Sight {
   /** Equal for members that see the same, as long as the topology stays. */
   readonly id: string
+  /** The member that has it. Undefined if several may share it. */
+  readonly member: string | undefined
   /** Whether the member may have records of this one. */
   sees(owner: string): boolean
+  /** The members whose records it may have, itself included. */
+  owners(): ReadonlySet<string>
   /** Whether the member may have the record. */
   shows(key: RecordKey): boolean
 }
@@ -29,8 +33,8 @@ export class Sights {
   #changedAt = 0
   /** Labels of members, only if the topology looks at them. */
   readonly #labels = new Map<string, string>()
-  /** Whether all members that may read the first one's records may read the second one's, by both ids. */
-  readonly #readAlike = new Map<string, boolean>()
+  /** Replaced whenever members come or go: what was found by it counts no longer. */
+  #members: { readonly count: number } = { count: 0 }
 
   /** `onChange` is called after each change. It runs before other callbacks of the same commit. */
   constructor(log: RecordLog, onChange: () => void) {
@@ -65,34 +69,25 @@ export class Sights {
     // Members of the same groups see the same, and share what is made for them.
     const id = own.length > 0 ? `groups ${own.join()}` : `member ${member}`
     const sees = (owner: string): boolean => this.#link(member, owner)
-    return { id: `${this.#version} ${id}`, sees, shows: (key) => this.#isShown(key, sees) }
+    return {
+      id: `${this.#version} ${id}`,
+      member: own.length > 0 ? undefined : member,
+      sees,
+      owners: this.#ownersBy(sees),
+      shows: (key) => this.#isShown(key, sees),
+    }
   }
 
-  /**
-   * Whether all members that may read what the first one reports may know that the second one exports something. Always
-   * true for itself.
-   */
-  isReadAlike(reporter: string, exporter: string): boolean {
-    if (this.#topology.mode === 'full' || reporter === exporter) return true
-    const key = `${reporter} ${exporter}`
-    const known = this.#readAlike.get(key)
-    if (known !== undefined) return known
-    const isAlike = this.#readersOf(reporter).every((reader) => this.#link(reader, exporter))
-    this.#readAlike.set(key, isAlike)
-    return isAlike
-  }
-
-  /** The same for a service of several exporters: each reader may know of one of them. */
-  isReadAlikeByAny(reporter: string, exportersOf: () => readonly string[]): boolean {
-    if (this.#topology.mode === 'full') return true
-    const exporters = exportersOf()
-    if (exporters.some((exporter) => this.isReadAlike(reporter, exporter))) return true
-    return this.#readersOf(reporter).every((reader) => exporters.some((exporter) => this.#link(reader, exporter)))
-  }
-
-  #readersOf(reporter: string): string[] {
-    const live = this.#log.list('member').flatMap(({ key, value }) => (isLive(value) ? [key] : []))
-    return live.filter((id) => this.#link(id, reporter))
+  /** Found once for as long as the members stay, because a message may look at it thousands of times. */
+  #ownersBy(sees: (owner: string) => boolean): () => ReadonlySet<string> {
+    let known: { readonly of: object; readonly owners: ReadonlySet<string> } | undefined
+    return () => {
+      if (known?.of !== this.#members) {
+        const owners = this.#log.list('member').flatMap(({ key }) => (sees(key) ? [key] : []))
+        known = { of: this.#members, owners: new Set(owners) }
+      }
+      return known.owners
+    }
   }
 
   #isShown({ cluster, kind, namespace, name }: RecordKey, sees: (owner: string) => boolean): boolean {
@@ -111,7 +106,9 @@ export class Sights {
 
   #take(changes: readonly Change[]): void {
     const members = changes.filter(({ scope }) => scope === 'member').map(({ key }) => key)
-    if (members.length > 0) this.#readAlike.clear()
+    const isGone = changes.some(({ scope, value }) => scope === 'member' && value === undefined)
+    const count = this.#log.count('member')
+    if (isGone || count !== this.#members.count) this.#members = { count }
     if (changes.some(({ scope, key }) => scope === 'record' && key === TOPOLOGY_KEY)) this.#read()
     else if (!looksAtLabels(this.#topology) || !this.#noteLabels(members)) return
     else this.#changedAt = this.#log.revision
@@ -122,7 +119,6 @@ export class Sights {
   #read(): void {
     this.#topology = topologyInForce(this.#log).topology
     this.#changedAt = this.#log.row('record', TOPOLOGY_KEY)?.revision ?? 0
-    this.#readAlike.clear()
     this.#labels.clear()
     if (looksAtLabels(this.#topology)) this.#noteLabels(this.#log.list('member').map(({ key }) => key))
   }

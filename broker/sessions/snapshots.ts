@@ -42,7 +42,7 @@ export interface Part {
 export interface SnapshotsDeps {
   readonly log: RecordLog
   readonly clock: Clock
-  readonly encode: (change: Change<'record'>) => Uint8Array
+  readonly encode: (change: Change<'record'>, sight: Sight | undefined) => Uint8Array
   /** Absent if there are no views, and all records are for all members. */
   readonly views?: Views
 }
@@ -274,7 +274,7 @@ class Snapshot implements TakenSnapshot {
         if (until !== undefined && at > until) return until
         // Removals are of no use to a stream that starts without state.
         if (change?.value !== undefined && this.#isShown(change.key)) {
-          const event = this.#deps.encode(change)
+          const event = this.#deps.encode(change, this.#options.sight)
           if (until === undefined && events.length > 0 && bytes + event.length > maxBytes) return end
           events.push(event)
           bytes += event.length

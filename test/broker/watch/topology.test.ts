@@ -2,7 +2,7 @@
 import t from 'tap'
 import { TopologyCommands } from '../../../broker/admin/topology-commands.ts'
 import type { Topology } from '../../../model/records.ts'
-import { memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
+import { decodeRecordEvent, memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
 import {
   type Harness,
   type Joined,
@@ -139,19 +139,43 @@ t.test('labels: a change of them changes links, in open streams and through a re
   await watcher.stop()
 })
 
-t.test('what a hub reports is not read by spokes that may not know the service', async (t) => {
+/** The findings that a watcher was sent in the latest status of milano, as `namespace/name/cluster`. */
+function findingsOf(watcher: Watcher): string[] | undefined {
+  let found: string[] | undefined
+  for (const bytes of watcher.batches) {
+    const event = decodeRecordEvent(bytes)
+    const body = event?.t === 'put' && event.record.key.cluster === 'milano' ? event.record.body : undefined
+    if (body?.kind !== 'MemberStatus') continue
+    t.equal(body.leftOut, 0, 'what it may not know is not about it')
+    found = body.notImported.map(({ namespace, name, cluster }) => `${namespace}/${name}/${cluster}`)
+  }
+  return found
+}
+
+t.test('what a hub reports is read by spokes as far as they may know the service, since whenever', async (t) => {
   const harness = await startBroker(t)
-  const { tokyo, publishers } = await three(harness)
-  await commands(harness).set({ topology: HUB })
-  const watcher = new Watcher(harness, tokyo.peer)
-  await watcher.line(/^synced/)
+  const { tokyo, paris, publishers } = await three(harness)
   const finding = { reason: 'NamespaceMissing' as const, namespace: 'shop', name: '', cluster: '' }
-  await publishers.milano.status({ notImported: [finding, { ...finding, cluster: 'paris' }], leftOut: 0 })
+  const own = { ...finding, namespace: 'blue' }
+  // Reported before the topology was set.
+  await publishers.milano.status({ notImported: [own, finding, { ...finding, cluster: 'paris' }], leftOut: 0 })
   await publishers.milano.acknowledged()
-  await watcher.line(/^put milano\/MemberStatus/)
-  const body = harness.log.get('record', 'milano/MemberStatus//milano')?.body
-  t.match(body, { notImported: [], leftOut: 2 })
-  await watcher.stop()
+  await publishers.tokyo.put(anExport('app', { uid: 't' }, 'blue'))
+  await publishers.tokyo.acknowledged()
+  await commands(harness).set({ topology: HUB })
+  const [spoke, exporter] = [new Watcher(harness, tokyo.peer), new Watcher(harness, paris.peer)]
+  await Promise.all([spoke.line(/^synced/), exporter.line(/^synced/)])
+  t.same(findingsOf(spoke), ['blue//'])
+  t.same(findingsOf(exporter), ['shop//', 'shop//paris'], 'all that is about what it exports')
+
+  await publishers.tokyo.put(anExport('web', { uid: 't' }))
+  await spoke.line('put tokyo/ServiceExport/shop/web')
+  t.same(findingsOf(spoke), ['blue//', 'shop//'], 'as soon as it is about its own, though the status is the same')
+  await commands(harness).set({ topology: { mode: 'full' } })
+  const all = new Watcher(harness, tokyo.peer)
+  await all.line(/^synced/)
+  t.same(findingsOf(all), ['blue//', 'shop//', 'shop//paris'])
+  await Promise.all([spoke, exporter, all].map((one) => one.stop()))
 })
 
 t.test('operators alone set it: audited, planned, and no record of a member', async (t) => {
