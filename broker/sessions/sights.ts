@@ -7,7 +7,8 @@
  * longer have, and the member withdraws that like what its owner has withdrawn. That needs no memory of who had what.
  */
 import type { RecordKey, Topology } from '../../model/model.ts'
-import { FULL_TOPOLOGY, type LinkEnd, links, looksAtLabels } from '../../model/lanes/lanes.ts'
+import { FULL_TOPOLOGY, labelOutcome, links, looksAtLabels } from '../../model/lanes/lanes.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import { TOPOLOGY_KEY, topologyInForce } from '../records/records.ts'
 import type { Change, RecordLog } from '../store/store.ts'
 
@@ -24,21 +25,29 @@ export interface Sight {
   shows(key: RecordKey): boolean
 }
 
+/** Changes of labels that change links count together, after this time. */
+const SETTLE_MS = 5000
+/** Time between two changes of links by the labels of one member. */
+const EVERY_MS = 60_000
+
 export class Sights {
   readonly #log: RecordLog
+  readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
   readonly #onChange: () => void
   readonly #stop: () => void
   #topology: Topology = FULL_TOPOLOGY
   #version = 0
   #changedAt = 0
-  /** Labels of members, only if the topology looks at them. */
-  readonly #labels = new Map<string, string>()
+  /** The labels by which members link, only if the topology looks at them. */
+  readonly #labels = new Map<string, Labelled>()
+  #cancel: (() => void) | undefined
   /** Replaced whenever members come or go: what was found by it counts no longer. */
   #members: { readonly count: number } = { count: 0 }
 
   /** `onChange` is called after each change. It runs before other callbacks of the same commit. */
-  constructor(log: RecordLog, onChange: () => void) {
+  constructor(log: RecordLog, clock: Pick<Clock, 'monotonic' | 'setTimer'>, onChange: () => void) {
     this.#log = log
+    this.#clock = clock
     this.#onChange = onChange
     this.#read()
     // Labels may have changed while no broker ran.
@@ -48,6 +57,7 @@ export class Sights {
 
   close(): void {
     this.#stop()
+    this.#cancel?.()
   }
 
   /** Higher after each change. A stream of an earlier version starts again. */
@@ -97,11 +107,9 @@ export class Sights {
   }
 
   #link(a: string, b: string): boolean {
-    return a === b || links(this.#topology, this.#end(a), this.#end(b)).linked
-  }
-
-  #end(id: string): LinkEnd {
-    return { id, labels: this.#log.get('member', id)?.facts.labels }
+    if (a === b) return true
+    const end = (id: string) => ({ id, labels: this.#labels.get(id)?.labels })
+    return links(this.#topology, end(a), end(b)).linked
   }
 
   #take(changes: readonly Change[]): void {
@@ -109,9 +117,13 @@ export class Sights {
     const isGone = changes.some(({ scope, value }) => scope === 'member' && value === undefined)
     const count = this.#log.count('member')
     if (isGone || count !== this.#members.count) this.#members = { count }
-    if (changes.some(({ scope, key }) => scope === 'record' && key === TOPOLOGY_KEY)) this.#read()
-    else if (!looksAtLabels(this.#topology) || !this.#noteLabels(members)) return
-    else this.#changedAt = this.#log.revision
+    if (changes.some(({ scope, key }) => scope === 'record' && key === TOPOLOGY_KEY)) {
+      this.#read()
+      this.#changed()
+    } else if (members.length > 0 && looksAtLabels(this.#topology)) this.#noteLabels(members)
+  }
+
+  #changed(): void {
     this.#version += 1
     this.#onChange()
   }
@@ -119,20 +131,66 @@ export class Sights {
   #read(): void {
     this.#topology = topologyInForce(this.#log).topology
     this.#changedAt = this.#log.row('record', TOPOLOGY_KEY)?.revision ?? 0
+    this.#members = { count: this.#log.count('member') }
     this.#labels.clear()
     if (looksAtLabels(this.#topology)) this.#noteLabels(this.#log.list('member').map(({ key }) => key))
   }
 
-  /** Returns whether labels of a member have changed that was known before: a new one had no records that others see. */
-  #noteLabels(members: readonly string[]): boolean {
-    let hasChanged = false
+  /**
+   * Labels that change no link count at once, and so do those of a new member, which has no records that others see.
+   * Others wait: each such change makes every stream start again, so a member causes at most one in EVERY_MS.
+   */
+  #noteLabels(members: readonly string[]): void {
     for (const id of members) {
-      const labels = this.#log.get('member', id)?.facts.labels ?? {}
-      const text = JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)))
-      const before = this.#labels.get(id)
-      if (before !== undefined && before !== text) hasChanged = true
-      this.#labels.set(id, text)
+      const labels = this.#log.get('member', id)?.facts.labels
+      const known = this.#labels.get(id)
+      // One without a membership is the same as one that was never there.
+      if (labels === undefined) this.#labels.delete(id)
+      else if (known === undefined) this.#labels.set(id, { ...this.#outcome(id, labels), changedAtMs: undefined })
+      else if (known.labels !== labels) this.#restate(id, labels, known)
     }
-    return hasChanged
   }
+
+  #restate(id: string, labels: Labels, known: Labelled): void {
+    const next = this.#outcome(id, labels)
+    if (next.outcome === known.outcome) this.#labels.set(id, { ...known, ...next })
+    else this.#cancel ??= this.#clock.setTimer(SETTLE_MS, () => this.#settle())
+  }
+
+  #outcome(id: string, labels: Labels) {
+    return { labels, outcome: labelOutcome(this.#topology, { id, labels }) }
+  }
+
+  /** Lets the labels count that have waited. */
+  #settle(): void {
+    this.#cancel = undefined
+    const now = this.#clock.monotonic()
+    let [isChanged, isWaiting] = [false, false]
+    for (const [id, known] of this.#labels) {
+      const labels = this.#log.get('member', id)?.facts.labels
+      if (labels === undefined || labels === known.labels) continue
+      const next = this.#outcome(id, labels)
+      if (next.outcome === known.outcome) this.#labels.set(id, { ...known, ...next })
+      else if (known.changedAtMs !== undefined && now - known.changedAtMs < EVERY_MS) isWaiting = true
+      else {
+        this.#labels.set(id, { ...next, changedAtMs: now })
+        isChanged = true
+      }
+    }
+    if (isWaiting) this.#cancel = this.#clock.setTimer(SETTLE_MS, () => this.#settle())
+    if (!isChanged) return
+    this.#changedAt = this.#log.revision
+    this.#members = { ...this.#members }
+    this.#changed()
+  }
+}
+
+type Labels = Readonly<Record<string, string>>
+
+interface Labelled {
+  readonly labels: Labels
+  /** What of the topology they fulfil, as labelOutcome() gives it. */
+  readonly outcome: string
+  /** When they last changed a link. Undefined: never. */
+  readonly changedAtMs: number | undefined
 }

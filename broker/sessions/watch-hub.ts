@@ -75,7 +75,7 @@ export class WatchHub {
     this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
     this.#views = new Views(log)
-    this.#sights = new Sights(log, () => this.#wakeAll())
+    this.#sights = new Sights(log, clock, () => this.#wakeAll())
     const batches = new LiveBatches(log, metrics, this.#views.index)
     this.#batches = batches
     this.#snapshotLimiter = new SnapshotRateLimiter(clock)

@@ -341,7 +341,9 @@ export class Replica {
       // The interest has changed since the record arrived.
       if (!isOfInterest(this.#coming, record.key)) continue
       const previous = old.get(key)
-      const unchanged = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
+      const isSame = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
+      // What of a status this member may read changes with the topology, at the same revision.
+      const unchanged = isSame && record.body.kind !== 'MemberStatus'
       this.#records.set(key, unchanged ? previous : record)
       if (!unchanged) changes.push({ t: 'put', record, previous })
     }

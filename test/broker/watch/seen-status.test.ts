@@ -6,6 +6,7 @@ import { LiveBatches } from '../../../broker/sessions/live-batches.ts'
 import { Sights } from '../../../broker/sessions/sights.ts'
 import { setTopology } from '../../../broker/records/topology-record.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { type MemberStatus, type NotImported } from '../../../model/member-status.ts'
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
@@ -50,7 +51,7 @@ t.test('a spoke', async () => {
         setTopology(tx, { topology: SPOKES }, 1)
       })
       const views = new Views(log)
-      const sights = new Sights(log, () => undefined)
+      const sights = new Sights(log, new FakeClock(), () => undefined)
       const batches = new LiveBatches(log, { encoded: { inc: () => undefined } }, views.index)
       const view = views.take(undefined, sights.of('tokyo'))
       let [at, statusAt] = [0, 0]

@@ -128,14 +128,42 @@ t.test('labels: a change of them changes links, in open streams and through a re
   const own = facts(['10.62.0.0/16'], { serviceCIDRs: ['10.162.0.0/16'], labels: { env: 'prod' } })
   await publishers.tokyo.facts(own)
   await publishers.tokyo.acknowledged()
+  await harness.clock.advance(5000)
   await watcher.line('put paris/ServiceExport/shop/web')
   const { length } = watcher.lines
   await publishers.tokyo.facts({ ...own, labels: { env: 'test' } })
   await publishers.tokyo.acknowledged()
   await watcher.line(/^put tokyo\/Cluster/)
+  await harness.clock.advance(60_000)
   for (let i = 0; i < 50 && watcher.lines.lastIndexOf('reset whole') < length; i += 1)
     await new Promise((resolve) => setImmediate(resolve))
   t.same(foreign(watcher.lines.slice(watcher.lines.lastIndexOf('reset whole')), 'paris'), [])
+  await watcher.stop()
+})
+
+t.test('a member whose labels flap makes others start again once a minute, and for links only', async (t) => {
+  const harness = await startBroker(t)
+  const prod = { selector: { matchLabels: { env: 'prod' } } }
+  const { milano, publishers } = await three(harness, [{ env: 'prod' }, { env: 'prod' }, { env: 'test' }])
+  await commands(harness).set({ topology: { mode: 'pairs', pairs: [{ between: prod, and: prod }] } })
+  const watcher = new Watcher(harness, milano.peer)
+  await watcher.line(/^synced/)
+  const facts_ = (labels: Record<string, string>) =>
+    publishers.tokyo.facts(facts(['10.62.0.0/16'], { serviceCIDRs: ['10.162.0.0/16'], labels }))
+  const resets = (): number => watcher.lines.filter((line) => line.startsWith('reset')).length
+  for (let i = 0; i < 20; i += 1) {
+    await facts_({ env: 'test', build: `${i}` })
+    await publishers.tokyo.acknowledged()
+    await harness.clock.advance(6000)
+  }
+  t.equal(resets(), 1, 'labels at which the topology does not look')
+  for (let i = 0; i < 15; i += 1) {
+    await facts_({ env: i % 2 === 0 ? 'prod' : 'test' })
+    await publishers.tokyo.acknowledged()
+    await harness.clock.advance(8000)
+    for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.ok(resets() >= 2 && resets() <= 4, `${resets()} starts in two minutes`)
   await watcher.stop()
 })
 
