@@ -21,7 +21,12 @@ export class TopologyCommands {
     settingsOf(state)
     const known = topologyRecord(state.log)
     const { topology, number } = topologyInForce(state.log)
-    return { topology, number, ...(known === undefined ? {} : { setAtMs: known.setAtMs }) }
+    const ignoredBy = topology.mode === 'full' ? [] : await this.#careless()
+    return {
+      ...{ topology, number },
+      ...(known === undefined ? {} : { setAtMs: known.setAtMs }),
+      ...(ignoredBy.length === 0 ? {} : { ignoredBy }),
+    }
   }
 
   /** Throws RefusedError (InvalidValue), which names the field. */
@@ -54,7 +59,7 @@ export class TopologyCommands {
     )
   }
 
-  /** Another replica that starts later refuses nothing: all are upgraded first. */
+  /** Replicas that would not keep to it. One that starts later is in the log, in the status and in show(). */
   async #careless(): Promise<readonly string[]> {
     const { state, signal } = this.#init
     if (state.etcd === undefined) return []

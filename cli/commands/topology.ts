@@ -55,12 +55,13 @@ function addShow(topology: Command, context: CommandContext): void {
   brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: TopologyOptions) => {
     const kube = targetToSee(command, context, options.state)
     const facts = await withBroker({ ...options, kube }, context, (broker) => broker.topology())
-    const { number, setAtMs } = facts
+    const { number, setAtMs, ignoredBy } = facts
     const since = setAtMs === undefined ? '' : `, set at ${new Date(setAtMs).toISOString()}`
     const head = number === 0 ? '# it was never set: all clusters link\n' : `# change ${number}${since}\n`
+    const open = ignoredBy === undefined ? '' : `# TopologyNotSupported: ignored by replicas ${some(ignoredBy)}\n`
     // The YAML package is large, and most commands do not need it.
     const { formatYaml } = await import('../../kubeapi/yaml.ts')
-    await printOne(context.output, options.output, facts, `${head}${formatYaml(facts.topology)}`)
+    await printOne(context.output, options.output, facts, `${head}${open}${formatYaml(facts.topology)}`)
   })
 }
 

@@ -216,6 +216,8 @@ export interface TopologyFacts {
   /** Counts the changes. */
   readonly number: number
   readonly setAtMs?: number
+  /** Replicas of the broker that do not keep to it: their hosts, or their ids. */
+  readonly ignoredBy?: readonly string[]
 }
 
 export interface SetTopology {
@@ -399,6 +401,8 @@ export interface ReplicaFacts {
   /** Name of the host or the pod. Absent for replicas of earlier releases. */
   readonly host?: string
   readonly version?: string
+  /** It is of an earlier release: it sends its members records of all others, whatever the topology is. */
+  readonly lacksTopology?: true
   /** Members that have a stream open there. Undefined if unknown. */
   readonly members?: number
 }
@@ -421,6 +425,8 @@ export interface LogFacts {
   readonly records: number
   readonly members: readonly { readonly id: string; readonly state: 'in contact' | 'silent' }[]
   readonly waiting: number
+  /** Absent: all members link. */
+  readonly topology?: Topology['mode']
   readonly authority: {
     readonly phase: string
     /** When the authority ends, in RFC 3339 format. Absent if the store has no row of it, as before the first start. */

@@ -350,7 +350,10 @@ export class Replica {
     this.#unconfirmed = new Set()
     for (const [key, record] of old) {
       if (staging.records.has(key)) continue
-      if (staging.removed.has(key)) {
+      if (sameEpoch && isTopology(record)) {
+        // A broker of an earlier release lacks it, and none ever removes it: what it forbids stays forbidden.
+        this.#records.set(key, record)
+      } else if (staging.removed.has(key)) {
         changes.push({ t: 'removed', record })
       } else {
         this.#records.set(key, record)
@@ -374,6 +377,10 @@ export class Replica {
     }
     return changes
   }
+}
+
+function isTopology({ key }: StoredRecord): boolean {
+  return key.cluster === '' && key.kind === 'Topology'
 }
 
 function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange): ReadonlySet<string> {

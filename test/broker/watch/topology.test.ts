@@ -206,6 +206,33 @@ t.test('what a hub reports is read by spokes as far as they may know the service
   await Promise.all([spoke, exporter, all].map((one) => one.stop()))
 })
 
+t.test('a broker of an earlier release that starts after the topology was set is reported', async (t) => {
+  let careless = ['old-0']
+  const replicas = {
+    isConnectedElsewhere: () => false,
+    report: () => undefined,
+    keepToOffers: () => true,
+    withoutTopology: () => careless,
+  }
+  const harness = await startBroker(t, { replicas })
+  await three(harness)
+  const reported = (): unknown[] =>
+    harness.logger.lines.flatMap(({ fields }) =>
+      fields['reason'] === 'TopologyNotSupported' ? [fields['brokers']] : [],
+    )
+  harness.broker.reportContact()
+  t.same(reported(), [], 'all members link')
+  await commands(harness).set({ topology: HUB })
+  harness.broker.reportContact()
+  harness.broker.reportContact()
+  t.same(reported(), ['old-0'], 'once')
+  careless = []
+  harness.broker.reportContact()
+  careless = ['old-1']
+  harness.broker.reportContact()
+  t.same(reported(), ['old-0', 'old-1'])
+})
+
 t.test('operators alone set it: audited, planned, and no record of a member', async (t) => {
   const harness = await startBroker(t)
   const { publishers } = await three(harness)
