@@ -2,11 +2,15 @@
 import { readTopology } from '../../model/schemas/schemas.ts'
 import type { Topology } from '../../model/model.ts'
 import type { SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
+import { CodecError, bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
 import { setTopology, topologyInForce, topologyRecord } from '../records/records.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
 import { planTopology } from './plan-topology.ts'
+
+/** Bytes of the record. Every member gets it, in one message with others. */
+const MAX_BYTES = 192 * 1024
 
 export class TopologyCommands {
   readonly #init: CommandInit
@@ -75,6 +79,23 @@ function notSupported(replicas: readonly string[]): RefusedError {
 
 function checked(value: unknown): Topology {
   const read = readTopology(value)
-  if ('topology' in read) return read.topology
-  throw new RefusedError('InvalidValue', read.field, read.wrong)
+  if (!('topology' in read)) throw new RefusedError('InvalidValue', read.field, read.wrong)
+  checkSendable(read.topology)
+  return read.topology
+}
+
+/** Members take what a record may contain, and would keep the former topology instead of one that they cannot read. */
+function checkSendable(topology: Topology): void {
+  const bytes = bodyToBytes({ kind: 'Topology', number: Number.MAX_SAFE_INTEGER, topology })
+  if (bytes.length > MAX_BYTES) {
+    const text = `topology: ${bytes.length} bytes: expected at most ${MAX_BYTES}`
+    throw new RefusedError('InvalidValue', 'topology', text)
+  }
+  try {
+    bodyFromBytes(bytes)
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error
+    const field = error.field.replace(/^body\.?/, '')
+    throw new RefusedError('InvalidValue', field, `${field}: ${error.problem}`)
+  }
 }

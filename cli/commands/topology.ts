@@ -1,6 +1,5 @@
 /** `sealane topology show|plan|set`: which clusters of a clusterset link with which, at its broker. */
 import { readFile, stat } from 'node:fs/promises'
-import { text as textOf } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import type { Topology } from '../../model/model.ts'
 import type { TopologyPlan } from '../../protocol/admin/admin.ts'
@@ -120,17 +119,32 @@ async function readTopologyFile(file: string): Promise<unknown> {
   const named = file === '-' ? 'standard input' : file
   let text: string
   try {
-    text = file === '-' ? await textOf(process.stdin) : await readBounded(file)
+    text = file === '-' ? await readStdin(named) : await readBounded(file)
   } catch (error) {
     throw error instanceof UserError ? error : new UserError(`${named}: ${messageOf(error)}`, { cause: error })
   }
   if (text.length > MAX_FILE) throw tooLarge(named)
   const { parseYaml } = await import('../../kubeapi/yaml.ts')
+  let stated: unknown
   try {
-    return parseYaml(text)
+    stated = parseYaml(text)
   } catch (error) {
     throw new UserError(`${named}: expected YAML or JSON: ${messageOf(error)}`, { cause: error })
   }
+  // Aliases may repeat much of a short text.
+  if (String(JSON.stringify(stated)).length > MAX_FILE) throw tooLarge(named)
+  return stated
+}
+
+async function readStdin(named: string): Promise<string> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  for await (const part of process.stdin as AsyncIterable<Buffer>) {
+    parts.push(part)
+    bytes += part.length
+    if (bytes > MAX_FILE) throw tooLarge(named)
+  }
+  return Buffer.concat(parts).toString()
 }
 
 /** Another file, such as a device, might never end. */

@@ -1,6 +1,7 @@
 /** What a topology keeps from members, at the broker: in streams that are open, that resume, and that come later. */
 import t from 'tap'
 import { TopologyCommands } from '../../../broker/admin/topology-commands.ts'
+import { topologyInForce } from '../../../broker/records/topology-record.ts'
 import type { Topology } from '../../../model/records.ts'
 import { decodeRecordEvent, memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
 import {
@@ -231,6 +232,36 @@ t.test('a broker of an earlier release that starts after the topology was set is
   careless = ['old-1']
   harness.broker.reportContact()
   t.same(reported(), ['old-0', 'old-1'])
+})
+
+t.test('what a member could not read is refused before it is stored', async (t) => {
+  const harness = await startBroker(t)
+  const at = commands(harness)
+  const with_ = (selector: object) => ({
+    topology: { mode: 'pairs', pairs: [{ between: { clusters: ['a'] }, and: { selector } }] },
+  })
+  const long = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`key-${i}`, 'v'.repeat(60)]))
+  const rows: readonly (readonly [topology: { readonly topology: unknown }, wrong: RegExp])[] = [
+    [with_({ matchLabels: { a: 'x'.repeat(100_000) } }), /^pairs\[0\]\.and\.selector\.matchLabels/],
+    [with_({ matchExpressions: [{ key: 'k', operator: 'In', values: [] }] }), /^pairs\[0\]\.and\.selector: expected/],
+    [
+      {
+        topology: {
+          mode: 'pairs',
+          pairs: Array.from({ length: 200 }, () => ({
+            between: { clusters: ['a'] },
+            and: { selector: { matchLabels: long } },
+          })),
+        },
+      },
+      /^topology: \d+ bytes: expected at most 196608$/,
+    ],
+  ]
+  for (const [topology, message] of rows) {
+    await t.rejects(at.set(topology), { reason: 'InvalidValue', message })
+    await t.rejects(at.plan(topology), { reason: 'InvalidValue', message })
+  }
+  t.equal(topologyInForce(harness.log).number, 0)
 })
 
 t.test('operators alone set it: audited, planned, and no record of a member', async (t) => {
