@@ -1,7 +1,7 @@
 /** The commands of operators on the topology of a clusterset: which members link with which. */
 import { readTopology } from '../../model/schemas/schemas.ts'
 import type { Topology } from '../../model/model.ts'
-import type { SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
+import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
 import { CodecError, bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
@@ -34,12 +34,12 @@ export class TopologyCommands {
   }
 
   /** Throws RefusedError (InvalidValue), which names the field. */
-  async plan({ topology }: { readonly topology: unknown }): Promise<TopologyPlan> {
-    const { state } = this.#init
+  async plan({ topology, linksOnly }: PlanTopology): Promise<TopologyPlan> {
+    const { state, signal } = this.#init
     const wanted = checked(topology)
     await state.log.refresh()
     settingsOf(state)
-    return planTopology(state.log, wanted)
+    return planTopology(state.log, wanted, { linksOnly, signal })
   }
 
   /**

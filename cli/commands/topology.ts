@@ -90,7 +90,9 @@ function addSet(topology: Command, context: CommandContext): void {
       const kube = targetToChange(command, context)
       const place = { ...options, kube }
       const wanted = await readTopologyFile(file)
-      const plan = await withBroker(place, context, (broker) => broker.planTopology({ topology: wanted }))
+      // Services are of use to somebody who reads them.
+      const linksOnly = options.yes
+      const plan = await withBroker(place, context, (broker) => broker.planTopology({ topology: wanted, linksOnly }))
       const { basedOn, links } = plan
       if (links.lost > 0) {
         if (!options.yes) output.remark(planText(plan))
@@ -165,11 +167,11 @@ export function planText(plan: TopologyPlan): string {
   const pairs = (members * (members - 1)) / 2
   const of = (change: 'lost' | 'gained'): string[] =>
     changes.filter((one) => one.change === change).map(({ clusters }) => clusters.join(' – '))
-  const losing = services.flatMap(({ exporter, namespace, name, loses }) =>
-    loses.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses)}`],
+  const losing = services.flatMap(({ exporter, namespace, name, loses, losesCount }) =>
+    losesCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses, losesCount)}`],
   )
-  const gaining = services.flatMap(({ exporter, namespace, name, gains }) =>
-    gains.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains)}`],
+  const gaining = services.flatMap(({ exporter, namespace, name, gains, gainsCount }) =>
+    gainsCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains, gainsCount)}`],
   )
   return [
     `${modeText(plan)}: ${links.after} of ${count(pairs, 'pair')} of clusters would link\n`,
@@ -179,7 +181,9 @@ export function planText(plan: TopologyPlan): string {
     section('services that gain importers', gaining, gaining.length),
     servicesChanged > services.length ? `and ${servicesChanged - services.length} more services\n` : '',
     alone.length === 0 || links.after === pairs ? '' : `without any link: ${some(alone)}\n`,
-    unknown.length === 0 ? '' : `named, and no member yet: ${some(unknown)}\n`,
+    unknown.length === 0
+      ? ''
+      : `named, and no member yet: ${some(unknown)}; reserve such an id: sealane token create --cluster-id\n`,
   ].join('')
 }
 
@@ -194,8 +198,8 @@ function section(title: string, rows: readonly string[], all: number): string {
   return [title, ...shown.map((row) => `  ${row}`), ...rest].map((line) => `${line}\n`).join('')
 }
 
-function some(ids: readonly string[]): string {
-  const rest = ids.length - MOST_ROWS
+function some(ids: readonly string[], all = ids.length): string {
+  const rest = all - Math.min(ids.length, MOST_ROWS)
   return `${ids.slice(0, MOST_ROWS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 

@@ -32,8 +32,8 @@ export interface BrokerAdmin {
   setAccessDefault(init: { readonly accessDefault: AccessDefault }): Promise<{ readonly changed: boolean }>
   /** Which members link with which. `number`: 0 as long as nobody has set it, and all members link. */
   topology(): Promise<TopologyFacts>
-  /** What a topology would change. Changes nothing. */
-  planTopology(init: { readonly topology: unknown }): Promise<TopologyPlan>
+  /** What a topology would change. Changes nothing. `linksOnly`: services are left out, which is faster. */
+  planTopology(init: PlanTopology): Promise<TopologyPlan>
   /** Members learn it within a second. */
   setTopology(init: SetTopology): Promise<TopologySet>
   /** The joins and ranges that wait for approval, by id. */
@@ -220,6 +220,11 @@ export interface TopologyFacts {
   readonly ignoredBy?: readonly string[]
 }
 
+export interface PlanTopology {
+  readonly topology: unknown
+  readonly linksOnly?: boolean | undefined
+}
+
 export interface SetTopology {
   /** The broker checks it. */
   readonly topology: unknown
@@ -243,10 +248,12 @@ export interface PlannedService {
   readonly exporter: string
   readonly namespace: string
   readonly name: string
-  /** Members that import it now, by their reports, and cannot any more. */
+  /** Members that import it now, by their reports, and cannot any more. The first 20. */
   readonly loses: readonly string[]
-  /** Members that may import it then. */
+  readonly losesCount: number
+  /** Members that may import it then. The first 20. */
   readonly gains: readonly string[]
+  readonly gainsCount: number
 }
 
 export interface TopologyPlan {
