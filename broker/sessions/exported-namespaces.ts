@@ -36,7 +36,12 @@ interface Turn {
   readonly namespace: string
 }
 
+interface OwnerTurn extends Turn {
+  readonly owner: string
+}
+
 const PAGE = 4096
+const MAX_OWNER_TURNS = 8192
 const NO_OWNERS: ReadonlyMap<string, number> = new Map()
 const NO_KEYS: ReadonlySet<string> = new Set()
 
@@ -49,8 +54,9 @@ export class NamespaceIndex {
   /** Turns up to this revision are not known. */
   #turnsFrom = 0
   #at = 0
-  /** Revision at which an owner got its first export for all members in a namespace, or lost its last one. */
-  #ownersChangedAt = 0
+  /** The same by owner, for those that do not see all owners; and the revision up to which these are not known. */
+  #ownerTurns: OwnerTurn[] = []
+  #ownerTurnsFrom = 0
   /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
@@ -74,9 +80,9 @@ export class NamespaceIndex {
       return true
     }
     const before = this.#turns.length
-    const changedAt = this.#exportsChangedAt
+    const changedAt = this.readers.exportsChangedAt
     this.#read(false)
-    return this.#turns.length > before || this.#exportsChangedAt > changedAt
+    return this.#turns.length > before || this.readers.exportsChangedAt > changedAt
   }
 
   /**
@@ -112,9 +118,19 @@ export class NamespaceIndex {
     return first === this.#turns.length ? [] : this.#messagesFrom(first)
   }
 
-  /** Revision at which a namespace with exports may have become one for some members, or is no longer. */
-  get #exportsChangedAt(): number {
-    return Math.max(this.#ownersChangedAt, this.readers.exportsChangedAt)
+  /**
+   * Namespaces in which an owner that the sight sees got its first export for all members since the revision, or lost
+   * its last one. Undefined if that is not known.
+   */
+  turnedSince(revision: number, sight: Sight): ReadonlySet<string> | undefined {
+    if (revision < this.#ownerTurnsFrom) return undefined
+    const names = new Set<string>()
+    for (let i = this.#ownerTurns.length - 1; i >= 0; i -= 1) {
+      const turn = this.#ownerTurns[i]
+      if (turn === undefined || turn.revision <= revision) break
+      if (!names.has(turn.namespace) && sight.sees(turn.owner)) names.add(turn.namespace)
+    }
+    return names
   }
 
   /**
@@ -124,15 +140,21 @@ export class NamespaceIndex {
   exportedForSight(member: string, sight: Sight, reported: ReportedNamespaces): readonly ExportedMessage[] {
     this.follow()
     const { at, own: before } = reported
-    if (before !== undefined && at !== undefined && this.#exportsChangedAt <= at) return []
-    const own = new Set<string>()
-    for (const [name, bucket] of this.#buckets)
-      if (own.size < MAX_EXPORTED_NAMESPACES && this.#isSeen(bucket, member, sight)) own.add(name)
+    const isSame = before !== undefined && at !== undefined && this.readers.exportsChangedAt <= at
+    const turned = (isSame ? this.turnedSince(at, sight) : undefined) ?? this.#buckets.keys()
     reported.at = this.#log.revision
+    const own = new Set<string>(before)
+    const [added, removed]: [string[], string[]] = [[], []]
+    for (const name of new Set([...turned, ...(isSame ? [] : own)])) {
+      const bucket = this.#buckets.get(name)
+      const isSeen = bucket !== undefined && this.#isSeen(bucket, member, sight)
+      if (isSeen && !own.has(name) && own.size < MAX_EXPORTED_NAMESPACES) {
+        own.add(name)
+        added.push(name)
+      } else if (!isSeen && own.delete(name)) removed.push(name)
+    }
     reported.own = own
-    if (before === undefined) return inParts(true, [...own].sort(), [])
-    const added = [...own].filter((name) => !before.has(name))
-    const removed = [...before].filter((name) => !own.has(name))
+    if (before === undefined) return inParts(true, added.sort(), [])
     return added.length + removed.length === 0 ? [] : inParts(false, added, removed)
   }
 
@@ -245,7 +267,10 @@ export class NamespaceIndex {
     this.#turns = []
     this.#at = 0
     this.#turnsFrom = this.#log.compactedRevision
+    this.#ownerTurns = []
     this.#read(true)
+    this.#ownerTurns = []
+    this.#ownerTurnsFrom = this.#log.revision
   }
 
   /** `isFirst`: the earlier state is not known, so each change of an export counts as a turn. */
@@ -268,6 +293,10 @@ export class NamespaceIndex {
     this.#at = this.#log.revision
     if (isFirst) this.readers.reset(all)
     else this.readers.take(taken)
+    if (this.#ownerTurns.length > MAX_OWNER_TURNS) {
+      const dropped = this.#ownerTurns.splice(0, this.#ownerTurns.length - MAX_OWNER_TURNS / 2)
+      this.#ownerTurnsFrom = dropped.at(-1)?.revision ?? 0
+    }
     if (turned.length === 0) return
     this.#turns.push(...(isFirst ? latest(turned) : turned))
     this.#messages.clear()
@@ -275,7 +304,7 @@ export class NamespaceIndex {
   }
 
   /** Returns the namespace if it got its first export or lost its last one. */
-  #take({ key, value }: Change<'record'>, isFirst: boolean): string | undefined {
+  #take({ key, revision, value }: Change<'record'>, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
     if (record.kind === 'MemberStatus') this.#findings.take(record.cluster, value?.body)
     const at = placeOf(record)
@@ -292,16 +321,10 @@ export class NamespaceIndex {
     else bucket.restricted.delete(key)
     const before = bucket.exports
     bucket.exports += Number(isShared) - Number(wasShared)
-    if (isShared !== wasShared) this.#countOwner(bucket, record.cluster, isShared ? 1 : -1)
+    if (isShared !== wasShared && countOwner(bucket, record.cluster, isShared ? 1 : -1))
+      this.#ownerTurns.push({ revision, namespace: at, owner: record.cluster })
     if (isFirst) return isThere && !isShared ? undefined : at
     return before > 0 !== bucket.exports > 0 ? at : undefined
-  }
-
-  #countOwner({ byOwner }: Bucket, owner: string, by: 1 | -1): void {
-    const before = byOwner.get(owner) ?? 0
-    if (before + by > 0) byOwner.set(owner, before + by)
-    else byOwner.delete(owner)
-    if (before === 0 || before + by === 0) this.#ownersChangedAt = this.#log.revision
   }
 
   #bucketOf(key: string): Bucket | undefined {
@@ -340,6 +363,14 @@ function* seenAmong(owners: ReadonlyMap<string, unknown>, sight: Sight): Iterabl
   if (seen.size < owners.size) {
     for (const one of seen) if (owners.has(one)) yield one
   } else for (const one of owners.keys()) if (sight.sees(one)) yield one
+}
+
+/** Returns whether the owner got its first one or lost its last one. */
+function countOwner({ byOwner }: Pick<Bucket, 'byOwner'>, owner: string, by: 1 | -1): boolean {
+  const before = byOwner.get(owner) ?? 0
+  if (before + by > 0) byOwner.set(owner, before + by)
+  else byOwner.delete(owner)
+  return before === 0 || before + by === 0
 }
 
 function placeOf({ kind, namespace }: RecordKey): string {
