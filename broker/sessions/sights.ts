@@ -79,12 +79,13 @@ export class Sights {
     // Members of the same groups see the same, and share what is made for them.
     const id = own.length > 0 ? `groups ${own.join()}` : `member ${member}`
     const sees = (owner: string): boolean => this.#link(member, owner)
+    const reader = own.length > 0 ? undefined : member
     return {
       id: `${this.#version} ${id}`,
-      member: own.length > 0 ? undefined : member,
+      member: reader,
       sees,
       owners: this.#ownersBy(sees),
-      shows: (key) => this.#isShown(key, sees),
+      shows: (key) => this.#isShown(key, sees, reader),
     }
   }
 
@@ -100,10 +101,21 @@ export class Sights {
     }
   }
 
-  #isShown({ cluster, kind, namespace, name }: RecordKey, sees: (owner: string) => boolean): boolean {
+  /** One exporter must both be seen and offer the service, where that is known: for a sight of one member. */
+  #isShown(
+    { cluster, kind, namespace, name }: RecordKey,
+    sees: (owner: string) => boolean,
+    reader: string | undefined,
+  ): boolean {
     if (cluster !== '') return sees(cluster)
     if (kind !== 'ClusterSetIP') return true
-    return this.#log.get('serviceIp', `${namespace}/${name}`)?.exporters.some(sees) === true
+    const { exporters = [] } = this.#log.get('serviceIp', `${namespace}/${name}`) ?? {}
+    return exporters.some((exporter) => {
+      if (!sees(exporter)) return false
+      if (reader === undefined || reader === exporter) return true
+      const readers = this.#log.get('record', `${exporter}/ServiceExport/${namespace}/${name}`)?.readers
+      return readers === undefined || readers.includes(reader)
+    })
   }
 
   #link(a: string, b: string): boolean {
