@@ -107,6 +107,16 @@ export class NamespaceIndex {
     return found
   }
 
+  /** The same of owners that the sight sees, and of the broker. Others are not looked at: there may be a thousand. */
+  keysFor(sight: Sight, names: Iterable<string>): string[] {
+    this.follow()
+    const wanted = new Set(names)
+    const owners = ['', ...sight.owners()]
+    return owners.flatMap((owner) =>
+      this.#log.list('record', owner).flatMap(({ key }) => (wanted.has(placeOf(parseRecordKey(key))) ? [key] : [])),
+    )
+  }
+
   /**
    * Messages for a stream that has everything up to `since`, or nothing if undefined. Empty if there is no
    * change. All streams share the message objects.

@@ -122,10 +122,13 @@ export class Snapshots {
     const index = this.#deps.views?.index
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
     const { sight } = view
-    const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
+    // What one member alone may see has no other readers.
+    const isShared = sight?.member === undefined
+    const isLarge = (name: string): boolean => isShared && (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
-    const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
+    const keys = (of: readonly string[]) => (): string[] =>
+      (sight === undefined ? index?.keys(of) : index?.keysFor(sight, of)) ?? []
     const ofNamespace = (name: string): Snapshot =>
       this.#one(`namespace ${name} ${sight?.id ?? ''}`, { ...options, sight, keys: keys([name]), isForMany: true })
     const apart = { ...options, sight, keys: keys(rest), isForMany: false }

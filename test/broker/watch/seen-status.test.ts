@@ -3,11 +3,13 @@ import fc from 'fast-check'
 import t from 'tap'
 import { Views } from '../../../broker/sessions/filter.ts'
 import { LiveBatches } from '../../../broker/sessions/live-batches.ts'
+import { Snapshots } from '../../../broker/sessions/snapshots.ts'
 import { Sights } from '../../../broker/sessions/sights.ts'
 import { setTopology } from '../../../broker/records/topology-record.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { type MemberStatus, type NotImported } from '../../../model/member-status.ts'
+import { recordKeyText } from '../../../model/records.ts'
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
 import type { RecordEvent } from '../../../protocol/broker-api.ts'
@@ -111,3 +113,48 @@ t.test('a spoke', async () => {
     { numRuns: 300 },
   )
 })
+
+t.test(
+  'the snapshot of a spoke is made of the records of those that it sees, and others are not looked at',
+  async (t) => {
+    const log = openMemoryLog()
+    await log.transact((tx) => {
+      setTopology(tx, { topology: SPOKES }, 1)
+      for (const id of ['milano', 'tokyo', ...Array.from({ length: 200 }, (_, i) => `c${i}`)]) {
+        tx.put('member', id, ROW)
+        for (const namespace of ['blue', 'shop'])
+          tx.put('record', `${id}/ServiceExport/${namespace}/a`, { createdAtMs: 1, body: anExport('a').body })
+      }
+    })
+    let rows = 0
+    const counted = new Proxy(log, {
+      get: (of, name) => {
+        if (name === 'row') rows += 1
+        const value: unknown = Reflect.get(of, name, of)
+        return typeof value === 'function' ? (value as () => unknown).bind(of) : value
+      },
+    })
+    const clock = new FakeClock()
+    const views = new Views(log)
+    const sights = new Sights(log, clock, () => undefined)
+    const batches = new LiveBatches(log, { encoded: { inc: () => undefined } }, views.index)
+    const encode = batches.encode.bind(batches)
+    const snapshots = new Snapshots({ log: counted, clock, encode, views })
+    for (const interest of [undefined, new Set(['shop'])]) {
+      rows = 0
+      const taken = snapshots.take({ packed: false, view: views.take(interest, sights.of('tokyo')), member: 'tokyo' })
+      const keys: string[] = []
+      for (let part = await taken.part(0); part !== undefined; part = await taken.part(0)) {
+        for (const event of part.message.t === 'batch' ? part.message.events : []) {
+          const found = decodeRecordEvent(event)
+          if (found?.t === 'put') keys.push(recordKeyText(found.record.key))
+        }
+      }
+      const spaces = interest === undefined ? ['blue', 'shop'] : ['shop']
+      const want = ['milano', 'tokyo'].flatMap((id) => spaces.map((one) => `${id}/ServiceExport/${one}/a`))
+      t.same(keys.sort(), ['/Topology//topology', ...want].sort())
+      t.ok(rows <= 10, `${rows} rows read`)
+    }
+    sights.close()
+  },
+)
