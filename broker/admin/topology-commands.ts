@@ -1,8 +1,9 @@
 /** The commands of operators on the topology of a clusterset: which members link with which. */
+import { createHash } from 'node:crypto'
 import { readTopology } from '../../model/schemas/schemas.ts'
 import type { Topology } from '../../model/model.ts'
 import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
-import { CodecError, bodyFromBytes, bodyToBytes } from '../../protocol/codec/codec.ts'
+import { CodecError, bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
 import { setTopology, topologyInForce, topologyRecord } from '../records/records.ts'
@@ -47,11 +48,14 @@ export class TopologyCommands {
    * to it, and as setTopology() does.
    */
   async set({ topology, basedOn }: SetTopology): Promise<TopologySet> {
-    const { state, clock, who } = this.#init
+    const { state, clock, who, signal } = this.#init
     const wanted = checked(topology)
     const careless = wanted.mode === 'full' ? [] : await this.#careless()
     const { mode, groups = [], hubs = [], pairs = [] } = wanted
-    const details = { mode, groups: groups.length, hubs: hubs.length, pairs: pairs.length }
+    const { links } = await planTopology(state.log, wanted, { linksOnly: true, signal })
+    const digest = createHash('sha256').update(canonicalJson(wanted)).digest('hex')
+    const sizes = { groups: groups.length, hubs: hubs.length, pairs: pairs.length }
+    const details = { mode, ...sizes, linksLost: links.lost, linksGained: links.gained, digest }
     return auditedCommand(
       { log: state.log, clock, who },
       { act: 'topology.set', details },

@@ -290,9 +290,17 @@ t.test('operators alone set it: audited, planned, and no record of a member', as
     {
       result: 'ok',
       who: { kind: 'operator' },
-      details: { mode: 'hub-and-spoke', hubs: 1, number: 1, repeated: false },
+      details: {
+        mode: 'hub-and-spoke',
+        hubs: 1,
+        linksLost: 1,
+        linksGained: 0,
+        digest: /^[0-9a-f]{64}$/,
+        number: 1,
+        repeated: false,
+      },
     },
-    { result: 'ok', details: { repeated: true } },
+    { result: 'ok', details: { repeated: true, linksLost: 0 } },
     { result: 'refused', reason: 'TopologyChanged' },
   ])
   const body = {
