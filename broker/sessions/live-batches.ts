@@ -151,9 +151,11 @@ export class LiveBatches {
     return (this.#index?.statusesAfter(change, sight) ?? []).flatMap((id) => {
       const row = this.#log.row('record', `${id}/MemberStatus//${id}`)
       // A later status is a change of its own.
-      if (row?.value.body.kind !== 'MemberStatus' || row.revision > change.revision) return []
+      if (row === undefined || row.revision > change.revision) return []
       const { key, value } = row
-      const { notImported, leftOut } = value.body
+      const { body } = value
+      if (body.kind !== 'MemberStatus') return []
+      const { notImported, leftOut } = body
       // Of many, the rest say that they do not say it all, until they change.
       const short = { kind: 'MemberStatus' as const, notImported: [], leftOut: leftOut + notImported.length }
       const sent = bytes > MAX_BYTES ? { ...value, body: short } : value

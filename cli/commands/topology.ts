@@ -134,7 +134,7 @@ async function readTopologyFile(file: string): Promise<unknown> {
     throw new UserError(`${named}: expected YAML or JSON: ${messageOf(error)}`, { cause: error })
   }
   // Aliases may repeat much of a short text.
-  if (String(JSON.stringify(stated)).length > MAX_FILE) throw tooLarge(named)
+  if (JSON.stringify(stated).length > MAX_FILE) throw tooLarge(named)
   return stated
 }
 

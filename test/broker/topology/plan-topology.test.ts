@@ -17,6 +17,7 @@ const ROW: MemberRow = {
   joinedAtMs: 1,
   lastSeenMs: 1,
   certificates: [],
+  complete: true,
 }
 const IDS = ['a', 'b', 'c', 'd']
 const { signal } = new AbortController()

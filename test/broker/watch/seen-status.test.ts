@@ -8,7 +8,7 @@ import { Sights } from '../../../broker/sessions/sights.ts'
 import { setTopology } from '../../../broker/records/topology-record.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { type MemberStatus, type NotImported } from '../../../model/member-status.ts'
+import type { MemberStatus, NotImported } from '../../../model/member-status.ts'
 import { recordKeyText } from '../../../model/records.ts'
 import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
@@ -41,6 +41,7 @@ const ROW: MemberRow = {
   joinedAtMs: 1,
   lastSeenMs: 1,
   certificates: [],
+  complete: true,
 }
 const SPOKES = { mode: 'hub-and-spoke' as const, hubs: ['milano'] }
 
