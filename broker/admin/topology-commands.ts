@@ -8,7 +8,7 @@ import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
 import { setTopology, topologyInForce, topologyRecord } from '../records/records.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
-import { planTopology } from './plan-topology.ts'
+import { planTopology } from './preview-topology.ts'
 
 /** Bytes of the record. Every member gets it, in one message with others. */
 const MAX_BYTES = 192 * 1024

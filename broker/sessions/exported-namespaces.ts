@@ -3,12 +3,17 @@
  * namespaces something is exported, which is sent to members that do not get the records. What is offered to some
  * members only is apart (readers.ts). The index is updated before each read.
  */
-import { type Interest, type MemberStatus, type RecordKey, followsInterest } from '../../model/model.ts'
+import {
+  type Interest,
+  type MemberStatus,
+  type RecordBody,
+  type RecordKey,
+  followsInterest,
+} from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
 import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
 import { Readers, type TakenChange } from './readers.ts'
 import type { Sight } from './sights.ts'
-import { Findings } from './findings.ts'
 
 export type ExportedMessage = Extract<WatchMessage, { t: 'exportedNamespaces' }>
 
@@ -44,6 +49,47 @@ const PAGE = 4096
 const MAX_OWNER_TURNS = 8192
 const NO_OWNERS: ReadonlyMap<string, number> = new Map()
 const NO_KEYS: ReadonlySet<string> = new Set()
+
+interface Reporters {
+  /** About the service. */
+  readonly named: Iterable<string>
+  /** About all services of the namespace. */
+  readonly all: Iterable<string>
+}
+
+/** Which members report that they import nothing of a namespace or a service, whoever exports it. */
+class Findings {
+  /** What each member reports on, as `namespace/name`, or `namespace/` for all. */
+  readonly #places = new Map<string, readonly string[]>()
+  readonly #reporters = new Map<string, Set<string>>()
+
+  clear(): void {
+    this.#places.clear()
+    this.#reporters.clear()
+  }
+
+  /** Takes the latest status of a member. Undefined: it has none. */
+  take(reporter: string, body: RecordBody | undefined): void {
+    for (const place of this.#places.get(reporter) ?? []) {
+      const there = this.#reporters.get(place)
+      there?.delete(reporter)
+      if (there?.size === 0) this.#reporters.delete(place)
+    }
+    const findings = body?.kind === 'MemberStatus' ? body.notImported : []
+    const places = findings.flatMap(({ cluster, namespace, name }) => (cluster === '' ? [`${namespace}/${name}`] : []))
+    if (places.length === 0) this.#places.delete(reporter)
+    else this.#places.set(reporter, places)
+    for (const place of places)
+      this.#reporters.set(place, (this.#reporters.get(place) ?? new Set<string>()).add(reporter))
+  }
+
+  about(namespace: string, name: string): Reporters {
+    return {
+      named: this.#reporters.get(`${namespace}/${name}`) ?? [],
+      all: this.#reporters.get(`${namespace}/`) ?? [],
+    }
+  }
+}
 
 export class NamespaceIndex {
   readonly #log: RecordLog

@@ -1,7 +1,7 @@
 /** The plan of a topology against pairs counted one by one, and with as many members as a clusterset may have. */
 import fc from 'fast-check'
 import t from 'tap'
-import { planTopology } from '../../../broker/admin/plan-topology.ts'
+import { planTopology } from '../../../broker/admin/preview-topology.ts'
 import { setTopology } from '../../../broker/records/topology-record.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
