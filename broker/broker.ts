@@ -59,6 +59,7 @@ import {
   type WriteRules,
   countQuotas,
   pruneStamps,
+  topologyInForce,
   writeStatusRecord,
 } from './records/records.ts'
 
@@ -97,6 +98,8 @@ export class Broker implements BrokerApi {
   readonly #init: Pick<BrokerInit, 'renewalGraceMs'>
   readonly #rules: WriteRules
   readonly #hub: WatchHub
+  /** The brokers that ignore the topology, as they were logged last. */
+  #withoutTopology = ''
   readonly #use: CertificateUse
   readonly #returning: ReturningMembers
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
@@ -207,7 +210,7 @@ export class Broker implements BrokerApi {
       changeLimiter: new ChangeRateLimiter(clock),
     }
     this.#limiters.set(peer.cluster, limiters)
-    const isPublic = (service: NotImported): boolean => this.#hub.isPublic(service, peer.cluster)
+    const isPublic = (service: NotImported): boolean => this.#hub.isPublic(service)
     const deps = { ...this.#deps, statuses: this.#statuses, isPublic, ...limiters }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
@@ -318,6 +321,7 @@ export class Broker implements BrokerApi {
     this.#hub.endDeparted()
     for (const cluster of this.#limiters.keys()) if (!live.has(cluster)) this.#limiters.delete(cluster)
     this.#hub.reportContact(silent)
+    this.#reviewTopology()
     countQuotas(this.#deps, this.#rules.quota)
     // A token may have ended, or a member stated other ranges.
     this.#countWaiting()
@@ -416,6 +420,18 @@ export class Broker implements BrokerApi {
         reason: 'OffersNotSupported',
       })
     for (const session of this.#sessions.values()) session.endIfOffersDiffer(keepsToOffers)
+  }
+
+  /** A broker that was started since the topology was set sends its members everything. Logged when that changes. */
+  #reviewTopology(): void {
+    const { log, logger, replicas } = this.#deps
+    const isFull = topologyInForce(log).topology.mode === 'full'
+    const brokers = isFull ? '' : (replicas?.withoutTopology() ?? []).join()
+    if (brokers === this.#withoutTopology) return
+    this.#withoutTopology = brokers
+    if (brokers === '') return
+    const reason = 'TopologyNotSupported'
+    logger.error('brokers of an earlier release ignore the topology: stop or upgrade them', { reason, brokers })
   }
 
   #keepsToOffers(): boolean {

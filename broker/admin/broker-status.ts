@@ -46,11 +46,15 @@ function storeMemberProblems(member: StoreMemberFacts): readonly StatusProblem[]
   ]
 }
 
-function replicaProblems({ replicas, kind }: BrokerFacts): readonly StatusProblem[] {
+function replicaProblems({ replicas, kind, log }: BrokerFacts): readonly StatusProblem[] {
   if (replicas === undefined) return []
   if (replicas.length === 0) return [{ health: 'down', text: 'no broker replica runs' }]
-  if (kind === 'sqlite' || replicas.length > 1) return []
-  return [{ health: 'degraded', text: 'only one broker replica runs: if it fails, no broker is left' }]
+  const careless = replicas.flatMap(({ id, host, lacksTopology }) => (lacksTopology === true ? [host ?? id] : []))
+  const hasTopology = !('why' in log) && log.topology !== undefined
+  const text = `TopologyNotSupported: these replicas of an earlier release ignore the topology: ${named(careless)}`
+  const open: StatusProblem[] = careless.length > 0 && hasTopology ? [{ health: 'degraded', text }] : []
+  if (kind === 'sqlite' || replicas.length > 1) return open
+  return [...open, { health: 'degraded', text: 'only one broker replica runs: if it fails, no broker is left' }]
 }
 
 function logProblems({ log }: BrokerFacts, nowMs: number): readonly StatusProblem[] {

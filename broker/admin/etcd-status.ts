@@ -47,13 +47,14 @@ export async function readStoreMembers(
 export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly ReplicaFacts[]> {
   const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
   return kvs.map(({ key, value }) => {
-    const { members, host, version } = parseSession(value)
+    const { members, host, version, keepsToTopology } = parseSession(value)
     const id = keys.parseReplica(key)
     return {
       id,
       members: members.length,
       ...(host === undefined ? {} : { host }),
       ...(version === undefined ? {} : { version }),
+      ...(keepsToTopology === true ? {} : { lacksTopology: true as const }),
     }
   })
 }

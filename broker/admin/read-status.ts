@@ -11,6 +11,7 @@ import { authorityStatus } from '../identity/identity.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { AUTHORITY_KEY, DATABASE_FILE, type LogView, SILENT, readStoreConfig } from '../store/store.ts'
 import { countWaiting, memberSummaries } from '../members/members.ts'
+import { topologyInForce } from '../records/records.ts'
 import { missingMembers, planStatus } from './broker-status.ts'
 import { type AdminStates, settingsOf } from './command-state.ts'
 
@@ -76,7 +77,9 @@ function counts(log: LogView, nowMs: number): Omit<LogFacts, 'clusterset' | 'epo
   const authority = row === undefined ? undefined : authorityStatus(log, row, nowMs)
   const { members = [], tokens = [] } = authority?.waitsFor ?? {}
   const signing = authority?.next?.signs === true ? authority.next : authority?.current
+  const { mode } = topologyInForce(log).topology
   return {
+    ...(mode === 'full' ? {} : { topology: mode }),
     records: log.count('record'),
     members: memberSummaries(log, nowMs).flatMap(({ id, state }) =>
       state === 'in contact' || state === 'silent' ? [{ id, state }] : [],

@@ -1,12 +1,17 @@
 /** The commands of operators on the topology of a clusterset: which members link with which. */
+import { createHash } from 'node:crypto'
 import { readTopology } from '../../model/schemas/schemas.ts'
 import type { Topology } from '../../model/model.ts'
-import type { SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
+import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
+import { CodecError, bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
 import { setTopology, topologyInForce, topologyRecord } from '../records/records.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
-import { planTopology } from './plan-topology.ts'
+import { planTopology } from './preview-topology.ts'
+
+/** Bytes of the record. Every member gets it, in one message with others. */
+const MAX_BYTES = 192 * 1024
 
 export class TopologyCommands {
   readonly #init: CommandInit
@@ -21,16 +26,21 @@ export class TopologyCommands {
     settingsOf(state)
     const known = topologyRecord(state.log)
     const { topology, number } = topologyInForce(state.log)
-    return { topology, number, ...(known === undefined ? {} : { setAtMs: known.setAtMs }) }
+    const ignoredBy = topology.mode === 'full' ? [] : await this.#careless()
+    return {
+      ...{ topology, number },
+      ...(known === undefined ? {} : { setAtMs: known.setAtMs }),
+      ...(ignoredBy.length === 0 ? {} : { ignoredBy }),
+    }
   }
 
   /** Throws RefusedError (InvalidValue), which names the field. */
-  async plan({ topology }: { readonly topology: unknown }): Promise<TopologyPlan> {
-    const { state } = this.#init
+  async plan({ topology, linksOnly }: PlanTopology): Promise<TopologyPlan> {
+    const { state, signal } = this.#init
     const wanted = checked(topology)
     await state.log.refresh()
     settingsOf(state)
-    return planTopology(state.log, wanted)
+    return planTopology(state.log, wanted, { linksOnly, signal })
   }
 
   /**
@@ -38,11 +48,14 @@ export class TopologyCommands {
    * to it, and as setTopology() does.
    */
   async set({ topology, basedOn }: SetTopology): Promise<TopologySet> {
-    const { state, clock, who } = this.#init
+    const { state, clock, who, signal } = this.#init
     const wanted = checked(topology)
     const careless = wanted.mode === 'full' ? [] : await this.#careless()
     const { mode, groups = [], hubs = [], pairs = [] } = wanted
-    const details = { mode, groups: groups.length, hubs: hubs.length, pairs: pairs.length }
+    const { links } = await planTopology(state.log, wanted, { linksOnly: true, signal })
+    const digest = createHash('sha256').update(canonicalJson(wanted)).digest('hex')
+    const sizes = { groups: groups.length, hubs: hubs.length, pairs: pairs.length }
+    const details = { mode, ...sizes, linksLost: links.lost, linksGained: links.gained, digest }
     return auditedCommand(
       { log: state.log, clock, who },
       { act: 'topology.set', details },
@@ -54,7 +67,7 @@ export class TopologyCommands {
     )
   }
 
-  /** Another replica that starts later refuses nothing: all are upgraded first. */
+  /** Replicas that would not keep to it. One that starts later is in the log, in the status and in show(). */
   async #careless(): Promise<readonly string[]> {
     const { state, signal } = this.#init
     if (state.etcd === undefined) return []
@@ -70,6 +83,23 @@ function notSupported(replicas: readonly string[]): RefusedError {
 
 function checked(value: unknown): Topology {
   const read = readTopology(value)
-  if ('topology' in read) return read.topology
-  throw new RefusedError('InvalidValue', read.field, read.wrong)
+  if (!('topology' in read)) throw new RefusedError('InvalidValue', read.field, read.wrong)
+  checkSendable(read.topology)
+  return read.topology
+}
+
+/** Members take what a record may contain, and would keep the former topology instead of one that they cannot read. */
+function checkSendable(topology: Topology): void {
+  const bytes = bodyToBytes({ kind: 'Topology', number: Number.MAX_SAFE_INTEGER, topology })
+  if (bytes.length > MAX_BYTES) {
+    const text = `topology: ${bytes.length} bytes: expected at most ${MAX_BYTES}`
+    throw new RefusedError('InvalidValue', 'topology', text)
+  }
+  try {
+    bodyFromBytes(bytes)
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error
+    const field = error.field.replace(/^body\.?/, '')
+    throw new RefusedError('InvalidValue', field, `${field}: ${error.problem}`)
+  }
 }

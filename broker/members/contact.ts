@@ -179,4 +179,6 @@ export interface Replicas {
   report(members: readonly string[]): void
   /** Whether all brokers of the store give records only to members to which they are offered. */
   keepToOffers(): boolean
+  /** Brokers of an earlier release, which give members records of all others, whatever the topology is. */
+  withoutTopology(): readonly string[]
 }

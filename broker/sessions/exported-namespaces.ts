@@ -3,7 +3,13 @@
  * namespaces something is exported, which is sent to members that do not get the records. What is offered to some
  * members only is apart (readers.ts). The index is updated before each read.
  */
-import { type Interest, type RecordKey, followsInterest } from '../../model/model.ts'
+import {
+  type Interest,
+  type MemberStatus,
+  type RecordBody,
+  type RecordKey,
+  followsInterest,
+} from '../../model/model.ts'
 import { MAX_EXPORTED_NAMESPACES, MAX_EXPORTED_PART, type WatchMessage } from '../../protocol/protocol.ts'
 import { type Change, type RecordLog, parseRecordKey } from '../store/store.ts'
 import { Readers, type TakenChange } from './readers.ts'
@@ -35,7 +41,55 @@ interface Turn {
   readonly namespace: string
 }
 
+interface OwnerTurn extends Turn {
+  readonly owner: string
+}
+
 const PAGE = 4096
+const MAX_OWNER_TURNS = 8192
+const NO_OWNERS: ReadonlyMap<string, number> = new Map()
+const NO_KEYS: ReadonlySet<string> = new Set()
+
+interface Reporters {
+  /** About the service. */
+  readonly named: Iterable<string>
+  /** About all services of the namespace. */
+  readonly all: Iterable<string>
+}
+
+/** Which members report that they import nothing of a namespace or a service, whoever exports it. */
+class Findings {
+  /** What each member reports on, as `namespace/name`, or `namespace/` for all. */
+  readonly #places = new Map<string, readonly string[]>()
+  readonly #reporters = new Map<string, Set<string>>()
+
+  clear(): void {
+    this.#places.clear()
+    this.#reporters.clear()
+  }
+
+  /** Takes the latest status of a member. Undefined: it has none. */
+  take(reporter: string, body: RecordBody | undefined): void {
+    for (const place of this.#places.get(reporter) ?? []) {
+      const there = this.#reporters.get(place)
+      there?.delete(reporter)
+      if (there?.size === 0) this.#reporters.delete(place)
+    }
+    const findings = body?.kind === 'MemberStatus' ? body.notImported : []
+    const places = findings.flatMap(({ cluster, namespace, name }) => (cluster === '' ? [`${namespace}/${name}`] : []))
+    if (places.length === 0) this.#places.delete(reporter)
+    else this.#places.set(reporter, places)
+    for (const place of places)
+      this.#reporters.set(place, (this.#reporters.get(place) ?? new Set<string>()).add(reporter))
+  }
+
+  about(namespace: string, name: string): Reporters {
+    return {
+      named: this.#reporters.get(`${namespace}/${name}`) ?? [],
+      all: this.#reporters.get(`${namespace}/`) ?? [],
+    }
+  }
+}
 
 export class NamespaceIndex {
   readonly #log: RecordLog
@@ -46,12 +100,14 @@ export class NamespaceIndex {
   /** Turns up to this revision are not known. */
   #turnsFrom = 0
   #at = 0
-  /** Revision at which an owner got its first export for all members in a namespace, or lost its last one. */
-  #ownersChangedAt = 0
+  /** The same by owner, for those that do not see all owners; and the revision up to which these are not known. */
+  #ownerTurns: OwnerTurn[] = []
+  #ownerTurnsFrom = 0
   /** Messages by the position of the first turn that they contain. */
   readonly #messages = new Map<number, readonly ExportedMessage[]>()
 
   readonly readers: Readers
+  readonly #findings = new Findings()
 
   constructor(log: RecordLog) {
     this.#log = log
@@ -70,9 +126,9 @@ export class NamespaceIndex {
       return true
     }
     const before = this.#turns.length
-    const changedAt = this.#exportsChangedAt
+    const changedAt = this.readers.exportsChangedAt
     this.#read(false)
-    return this.#turns.length > before || this.#exportsChangedAt > changedAt
+    return this.#turns.length > before || this.readers.exportsChangedAt > changedAt
   }
 
   /**
@@ -97,6 +153,16 @@ export class NamespaceIndex {
     return found
   }
 
+  /** The same of owners that the sight sees, and of the broker. Others are not looked at: there may be a thousand. */
+  keysFor(sight: Sight, names: Iterable<string>): string[] {
+    this.follow()
+    const wanted = new Set(names)
+    const owners = ['', ...sight.owners()]
+    return owners.flatMap((owner) =>
+      this.#log.list('record', owner).flatMap(({ key }) => (wanted.has(placeOf(parseRecordKey(key))) ? [key] : [])),
+    )
+  }
+
   /**
    * Messages for a stream that has everything up to `since`, or nothing if undefined. Empty if there is no
    * change. All streams share the message objects.
@@ -108,9 +174,19 @@ export class NamespaceIndex {
     return first === this.#turns.length ? [] : this.#messagesFrom(first)
   }
 
-  /** Revision at which a namespace with exports may have become one for some members, or is no longer. */
-  get #exportsChangedAt(): number {
-    return Math.max(this.#ownersChangedAt, this.readers.exportsChangedAt)
+  /**
+   * Namespaces in which an owner that the sight sees got its first export for all members since the revision, or lost
+   * its last one. Undefined if that is not known.
+   */
+  turnedSince(revision: number, sight: Sight): ReadonlySet<string> | undefined {
+    if (revision < this.#ownerTurnsFrom) return undefined
+    const names = new Set<string>()
+    for (let i = this.#ownerTurns.length - 1; i >= 0; i -= 1) {
+      const turn = this.#ownerTurns[i]
+      if (turn === undefined || turn.revision <= revision) break
+      if (!names.has(turn.namespace) && sight.sees(turn.owner)) names.add(turn.namespace)
+    }
+    return names
   }
 
   /**
@@ -120,31 +196,86 @@ export class NamespaceIndex {
   exportedForSight(member: string, sight: Sight, reported: ReportedNamespaces): readonly ExportedMessage[] {
     this.follow()
     const { at, own: before } = reported
-    if (before !== undefined && at !== undefined && this.#exportsChangedAt <= at) return []
-    const own = new Set<string>()
-    for (const [name, bucket] of this.#buckets)
-      if (own.size < MAX_EXPORTED_NAMESPACES && this.#isSeen(bucket, member, sight)) own.add(name)
+    const isSame = before !== undefined && at !== undefined && this.readers.exportsChangedAt <= at
+    const turned = (isSame ? this.turnedSince(at, sight) : undefined) ?? this.#buckets.keys()
     reported.at = this.#log.revision
+    const own = new Set<string>(before)
+    const [added, removed]: [string[], string[]] = [[], []]
+    for (const name of new Set([...turned, ...(isSame ? [] : own)])) {
+      const bucket = this.#buckets.get(name)
+      const isSeen = bucket !== undefined && this.#isSeen(bucket, member, sight)
+      if (isSeen && !own.has(name) && own.size < MAX_EXPORTED_NAMESPACES) {
+        own.add(name)
+        added.push(name)
+      } else if (!isSeen && own.delete(name)) removed.push(name)
+    }
     reported.own = own
-    if (before === undefined) return inParts(true, [...own].sort(), [])
-    const added = [...own].filter((name) => !before.has(name))
-    const removed = [...before].filter((name) => !own.has(name))
+    if (before === undefined) return inParts(true, added.sort(), [])
     return added.length + removed.length === 0 ? [] : inParts(false, added, removed)
   }
 
   #isSeen({ byOwner, restricted }: Bucket, member: string, sight: Sight): boolean {
-    for (const owner of byOwner.keys()) if (sight.sees(owner)) return true
+    for (const _ of seenAmong(byOwner, sight)) return true
     for (const key of restricted)
       if (sight.sees(parseRecordKey(key).cluster) && this.readers.isShown(key, member)) return true
     return false
   }
 
-  /** The owners of exports for all members: of the service, or of all in the namespace if `name` is empty. */
-  exportersOf({ namespace, name }: Pick<RecordKey, 'namespace' | 'name'>): readonly string[] {
+  /**
+   * A member's status as members of the sight may read it: without findings about services that none of the members
+   * exports which they see. A reader is an exporter of nothing that is left out, so the number of those left out stays.
+   * That cannot be said of a service that one of these offers to some members only.
+   */
+  asSeen<S extends MemberStatus>(status: S, sight: Sight): S {
     this.follow()
-    const owners = [...(this.#buckets.get(namespace)?.byOwner.keys() ?? [])]
-    const keyOf = (cluster: string): string => `${cluster}/ServiceExport/${namespace}/${name}`
-    return name === '' ? owners : owners.filter((one) => this.#log.get('record', keyOf(one)) !== undefined)
+    let unsure = 0
+    const notImported = status.notImported.filter(({ cluster, namespace, name }) => {
+      if (cluster !== '') return sight.sees(cluster)
+      const { byOwner = NO_OWNERS, keys = NO_KEYS, restricted = NO_KEYS } = this.#buckets.get(namespace) ?? {}
+      const isNamed = (key: string): boolean => name === '' || parseRecordKey(key).name === name
+      for (const owner of seenAmong(byOwner, sight)) {
+        const key = `${owner}/ServiceExport/${namespace}/${name}`
+        if (name === '' || (keys.has(key) && !restricted.has(key))) return true
+      }
+      for (const key of restricted) {
+        if (!isNamed(key) || !sight.sees(parseRecordKey(key).cluster)) continue
+        unsure += 1
+        break
+      }
+      return false
+    })
+    if (notImported.length === status.notImported.length) return status
+    return { ...status, notImported, leftOut: status.leftOut + unsure }
+  }
+
+  /**
+   * Members whose status says more to the members of the sight since a change of an export, and has not changed itself
+   * since: a finding about any exporter of the namespace was none about them before.
+   */
+  statusesAfter({ key, revision, value }: Change<'record'>, sight: Sight): readonly string[] {
+    const { cluster, kind, namespace, name } = parseRecordKey(key)
+    if (kind !== 'ServiceExport' || value === undefined) return []
+    if (sight.member === undefined ? !sight.sees(cluster) : sight.member !== cluster) return []
+    this.follow()
+    const { named, all } = this.#findings.about(namespace, name)
+    const seen = (list: Iterable<string>): string[] => [...list].filter((one) => sight.sees(one))
+    const reporters = new Set(seen(named))
+    const others = seen(all).filter((one) => !reporters.has(one))
+    if (others.length > 0 && this.#isFirst({ key, revision, isShared: value.readers === undefined }))
+      for (const one of others) reporters.add(one)
+    return [...reporters]
+  }
+
+  /** Whether the owner had no such export in the namespace before. One that was written again may be taken for it. */
+  #isFirst({ key, revision, isShared }: { key: string; revision: number; isShared: boolean }): boolean {
+    const { cluster, namespace } = parseRecordKey(key)
+    const { keys = NO_KEYS, restricted = NO_KEYS } = this.#buckets.get(namespace) ?? {}
+    const start = `${cluster}/ServiceExport/`
+    for (const one of keys) {
+      if (one === key || !one.startsWith(start) || (isShared && restricted.has(one))) continue
+      if ((this.#log.row('record', one)?.revision ?? revision) < revision) return false
+    }
+    return true
   }
 
   /**
@@ -187,11 +318,15 @@ export class NamespaceIndex {
 
   #make(): void {
     this.#buckets.clear()
+    this.#findings.clear()
     this.#messages.clear()
     this.#turns = []
     this.#at = 0
     this.#turnsFrom = this.#log.compactedRevision
+    this.#ownerTurns = []
     this.#read(true)
+    this.#ownerTurns = []
+    this.#ownerTurnsFrom = this.#log.revision
   }
 
   /** `isFirst`: the earlier state is not known, so each change of an export counts as a turn. */
@@ -214,6 +349,10 @@ export class NamespaceIndex {
     this.#at = this.#log.revision
     if (isFirst) this.readers.reset(all)
     else this.readers.take(taken)
+    if (this.#ownerTurns.length > MAX_OWNER_TURNS) {
+      const dropped = this.#ownerTurns.splice(0, this.#ownerTurns.length - MAX_OWNER_TURNS / 2)
+      this.#ownerTurnsFrom = dropped.at(-1)?.revision ?? 0
+    }
     if (turned.length === 0) return
     this.#turns.push(...(isFirst ? latest(turned) : turned))
     this.#messages.clear()
@@ -221,8 +360,9 @@ export class NamespaceIndex {
   }
 
   /** Returns the namespace if it got its first export or lost its last one. */
-  #take({ key, value }: Change<'record'>, isFirst: boolean): string | undefined {
+  #take({ key, revision, value }: Change<'record'>, isFirst: boolean): string | undefined {
     const record = parseRecordKey(key)
+    if (record.kind === 'MemberStatus') this.#findings.take(record.cluster, value?.body)
     const at = placeOf(record)
     const bucket = this.#buckets.get(at) ?? { keys: new Set(), exports: 0, restricted: new Set(), byOwner: new Map() }
     const wasShared = bucket.keys.has(key) && !bucket.restricted.has(key)
@@ -237,16 +377,10 @@ export class NamespaceIndex {
     else bucket.restricted.delete(key)
     const before = bucket.exports
     bucket.exports += Number(isShared) - Number(wasShared)
-    if (isShared !== wasShared) this.#countOwner(bucket, record.cluster, isShared ? 1 : -1)
+    if (isShared !== wasShared && countOwner(bucket, record.cluster, isShared ? 1 : -1))
+      this.#ownerTurns.push({ revision, namespace: at, owner: record.cluster })
     if (isFirst) return isThere && !isShared ? undefined : at
     return before > 0 !== bucket.exports > 0 ? at : undefined
-  }
-
-  #countOwner({ byOwner }: Bucket, owner: string, by: 1 | -1): void {
-    const before = byOwner.get(owner) ?? 0
-    if (before + by > 0) byOwner.set(owner, before + by)
-    else byOwner.delete(owner)
-    if (before === 0 || before + by === 0) this.#ownersChangedAt = this.#log.revision
   }
 
   #bucketOf(key: string): Bucket | undefined {
@@ -277,6 +411,22 @@ export class NamespaceIndex {
     this.#messages.set(first, made)
     return made
   }
+}
+
+/** The owners that the members of the sight see. Looks at the shorter list: there may be a thousand in either. */
+function* seenAmong(owners: ReadonlyMap<string, unknown>, sight: Sight): Iterable<string> {
+  const seen = sight.owners()
+  if (seen.size < owners.size) {
+    for (const one of seen) if (owners.has(one)) yield one
+  } else for (const one of owners.keys()) if (sight.sees(one)) yield one
+}
+
+/** Returns whether the owner got its first one or lost its last one. */
+function countOwner({ byOwner }: Pick<Bucket, 'byOwner'>, owner: string, by: 1 | -1): boolean {
+  const before = byOwner.get(owner) ?? 0
+  if (before + by > 0) byOwner.set(owner, before + by)
+  else byOwner.delete(owner)
+  return before === 0 || before + by === 0
 }
 
 function placeOf({ kind, namespace }: RecordKey): string {

@@ -75,6 +75,7 @@ export class Views {
   readonly #log: RecordLog
   readonly #used = new Map<string, View>()
   readonly index: NamespaceIndex
+  #lookedAt = 0
 
   constructor(log: RecordLog) {
     this.#log = log
@@ -85,10 +86,18 @@ export class Views {
   /** Views that show something that has changed since the last call. The caller runs it after each commit. */
   withNews(): View[] {
     const hasTurned = this.index.follow()
+    const from = this.#lookedAt
+    this.#lookedAt = this.#log.revision
     return [...this.#used.values()].filter((view) => {
       const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
-      return hasNews || hasTurned
+      return hasNews || hasTurned || this.#hasTurnedFor(view, from)
     })
+  }
+
+  /** Whether there may be news of namespaces with exports for members that do not see all owners. */
+  #hasTurnedFor({ interest, sight }: View, since: number): boolean {
+    if (sight === undefined || interest === undefined) return false
+    return this.index.turnedSince(since, sight)?.size !== 0
   }
 
   get all(): Iterable<View> {

@@ -10,6 +10,7 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import { asTheRowSays } from '../addresses/addresses.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { type Change, type RecordLog, type Row, packedBody, parseRecordKey, storedRecord } from '../store/store.ts'
+import type { NamespaceIndex } from './exported-namespaces.ts'
 import type { Readers, Sent } from './readers.ts'
 import type { View } from './filter.ts'
 import type { Sight } from './sights.ts'
@@ -65,13 +66,15 @@ export class LiveBatches {
   readonly #packed = new WeakMap<WatchMessage, WatchMessage>()
   #empty: Extract<WatchMessage, { t: 'batch' }> | undefined
 
+  readonly #index: NamespaceIndex | undefined
   readonly #readers: Readers | undefined
 
-  /** Without `readers`, all records are for all members. The caller keeps them up to date. */
-  constructor(log: RecordLog, metrics: Pick<BrokerMetrics, 'encoded'>, readers?: Readers) {
+  /** Without `index`, all records are for all members. The caller keeps it up to date. */
+  constructor(log: RecordLog, metrics: Pick<BrokerMetrics, 'encoded'>, index?: NamespaceIndex) {
     this.#log = log
     this.#metrics = metrics
-    this.#readers = readers
+    this.#index = index
+    this.#readers = index?.readers
   }
 
   /**
@@ -121,15 +124,45 @@ export class LiveBatches {
 
   /**
    * Encodes an event for a snapshot without keeping it: all records of a snapshot would displace the events that are
-   * needed again.
+   * needed again. A status is encoded as members of the sight may read it.
    */
-  encode(change: Change<'record'>): Uint8Array {
+  encode(change: Change<'record'>, sight?: Sight): Uint8Array {
     this.#metrics.encoded.inc()
-    const { key, revision, value } = change
+    const { key, revision, value } = sight === undefined ? change : this.#asSeen(change, sight)
     const body = value === undefined ? undefined : packedBody(value)
     if (value === undefined) return encodeRecordEvent(eventOf(change))
-    if (body === undefined) return encodeRecordEvent(eventOf({ ...change, value: asTheRowSays(this.#log, key, value) }))
+    if (body === undefined)
+      return encodeRecordEvent(
+        eventOf({ key, revision, scope: change.scope, value: asTheRowSays(this.#log, key, value) }),
+      )
     return encodePut({ key: parseRecordKey(key), revision, createdAtMs: value.createdAtMs }, body)
+  }
+
+  #asSeen(change: Change<'record'>, sight: Sight): Change<'record'> {
+    const { value } = change
+    if (!isStatus(change.key) || value?.body.kind !== 'MemberStatus' || this.#index === undefined) return change
+    return { ...change, value: { ...value, body: this.#index.asSeen(value.body, sight) } }
+  }
+
+  /** Statuses that say more to the members of the sight since the change, as of its revision. */
+  #statusEvents(change: Change<'record'>, sight: Sight | undefined): Uint8Array[] {
+    if (sight === undefined) return []
+    let bytes = 0
+    return (this.#index?.statusesAfter(change, sight) ?? []).flatMap((id) => {
+      const row = this.#log.row('record', `${id}/MemberStatus//${id}`)
+      // A later status is a change of its own.
+      if (row === undefined || row.revision > change.revision) return []
+      const { key, value } = row
+      const { body } = value
+      if (body.kind !== 'MemberStatus') return []
+      const { notImported, leftOut } = body
+      // Of many, the rest say that they do not say it all, until they change.
+      const short = { kind: 'MemberStatus' as const, notImported: [], leftOut: leftOut + notImported.length }
+      const sent = bytes > MAX_BYTES ? { ...value, body: short } : value
+      const event = this.encode({ scope: 'record', key, value: sent, revision: change.revision }, sight)
+      bytes += event.length
+      return [event]
+    })
   }
 
   #make(after: number, view: View | undefined): Kept | undefined {
@@ -142,9 +175,9 @@ export class LiveBatches {
       const changes = this.#log.recordsAfter(revision, MAX_EVENTS)
       for (const change of changes) {
         if (view?.shows(change.key) !== false) {
-          const event = this.#caseOf(change, view?.sight) ?? this.#event(change)
+          const event = this.#caseOf(change, view?.sight) ?? this.#event(change, view?.sight)
           const size = event instanceof Uint8Array ? event.length : (change.value?.bytes ?? 0)
-          isOver = events.length === MAX_EVENTS || (events.length > 0 && bytes + size > MAX_BYTES)
+          isOver = events.length >= MAX_EVENTS || (events.length > 0 && bytes + size > MAX_BYTES)
           if (isOver) break
           const address = event instanceof Uint8Array ? this.#addressEvent(change, view?.sight) : undefined
           if (address !== undefined) events.push(address)
@@ -152,6 +185,10 @@ export class LiveBatches {
           events.push(event)
           isApart ||= !(event instanceof Uint8Array)
           bytes += size
+          for (const status of this.#statusEvents(change, view?.sight)) {
+            events.push(status)
+            bytes += status.length
+          }
         }
         revision = change.revision
       }
@@ -260,13 +297,18 @@ export class LiveBatches {
     return kept
   }
 
-  #event(change: Change<'record'>): Uint8Array {
+  #event(change: Change<'record'>, sight?: Sight): Uint8Array {
+    if (sight !== undefined && isStatus(change.key)) return this.encode(change, sight)
     const known = this.#events.get(change)
     if (known !== undefined) return known
     const bytes = this.encode(change)
     bounded(this.#events, change, bytes, KEPT_EVENTS)
     return bytes
   }
+}
+
+function isStatus(key: string): boolean {
+  return parseRecordKey(key).kind === 'MemberStatus'
 }
 
 /** Keeps the latest entries. */

@@ -7,34 +7,47 @@
  * longer have, and the member withdraws that like what its owner has withdrawn. That needs no memory of who had what.
  */
 import type { RecordKey, Topology } from '../../model/model.ts'
-import { FULL_TOPOLOGY, type LinkEnd, links, looksAtLabels } from '../../model/lanes/lanes.ts'
+import { FULL_TOPOLOGY, labelOutcome, links, looksAtLabels } from '../../model/lanes/lanes.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import { TOPOLOGY_KEY, topologyInForce } from '../records/records.ts'
-import { type Change, type RecordLog, isLive } from '../store/store.ts'
+import type { Change, RecordLog } from '../store/store.ts'
 
 export interface Sight {
   /** Equal for members that see the same, as long as the topology stays. */
   readonly id: string
+  /** The member that has it. Undefined if several may share it. */
+  readonly member: string | undefined
   /** Whether the member may have records of this one. */
   sees(owner: string): boolean
+  /** The members whose records it may have, itself included. */
+  owners(): ReadonlySet<string>
   /** Whether the member may have the record. */
   shows(key: RecordKey): boolean
 }
 
+/** Changes of labels that change links count together, after this time. */
+const SETTLE_MS = 5000
+/** Time between two changes of links by the labels of one member. */
+const EVERY_MS = 60_000
+
 export class Sights {
   readonly #log: RecordLog
+  readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
   readonly #onChange: () => void
   readonly #stop: () => void
   #topology: Topology = FULL_TOPOLOGY
   #version = 0
   #changedAt = 0
-  /** Labels of members, only if the topology looks at them. */
-  readonly #labels = new Map<string, string>()
-  /** Whether all members that may read the first one's records may read the second one's, by both ids. */
-  readonly #readAlike = new Map<string, boolean>()
+  /** The labels by which members link, only if the topology looks at them. */
+  readonly #labels = new Map<string, Labelled>()
+  #cancel: (() => void) | undefined
+  /** Replaced whenever members come or go: what was found by it counts no longer. */
+  #members: { readonly count: number } = { count: 0 }
 
   /** `onChange` is called after each change. It runs before other callbacks of the same commit. */
-  constructor(log: RecordLog, onChange: () => void) {
+  constructor(log: RecordLog, clock: Pick<Clock, 'monotonic' | 'setTimer'>, onChange: () => void) {
     this.#log = log
+    this.#clock = clock
     this.#onChange = onChange
     this.#read()
     // Labels may have changed while no broker ran.
@@ -44,6 +57,7 @@ export class Sights {
 
   close(): void {
     this.#stop()
+    this.#cancel?.()
   }
 
   /** Higher after each change. A stream of an earlier version starts again. */
@@ -65,56 +79,63 @@ export class Sights {
     // Members of the same groups see the same, and share what is made for them.
     const id = own.length > 0 ? `groups ${own.join()}` : `member ${member}`
     const sees = (owner: string): boolean => this.#link(member, owner)
-    return { id: `${this.#version} ${id}`, sees, shows: (key) => this.#isShown(key, sees) }
+    const reader = own.length > 0 ? undefined : member
+    return {
+      id: `${this.#version} ${id}`,
+      member: reader,
+      sees,
+      owners: this.#ownersBy(sees),
+      shows: (key) => this.#isShown(key, sees, reader),
+    }
   }
 
-  /**
-   * Whether all members that may read what the first one reports may know that the second one exports something. Always
-   * true for itself.
-   */
-  isReadAlike(reporter: string, exporter: string): boolean {
-    if (this.#topology.mode === 'full' || reporter === exporter) return true
-    const key = `${reporter} ${exporter}`
-    const known = this.#readAlike.get(key)
-    if (known !== undefined) return known
-    const isAlike = this.#readersOf(reporter).every((reader) => this.#link(reader, exporter))
-    this.#readAlike.set(key, isAlike)
-    return isAlike
+  /** Found once for as long as the members stay, because a message may look at it thousands of times. */
+  #ownersBy(sees: (owner: string) => boolean): () => ReadonlySet<string> {
+    let known: { readonly of: object; readonly owners: ReadonlySet<string> } | undefined
+    return () => {
+      if (known?.of !== this.#members) {
+        const owners = this.#log.list('member').flatMap(({ key }) => (sees(key) ? [key] : []))
+        known = { of: this.#members, owners: new Set(owners) }
+      }
+      return known.owners
+    }
   }
 
-  /** The same for a service of several exporters: each reader may know of one of them. */
-  isReadAlikeByAny(reporter: string, exportersOf: () => readonly string[]): boolean {
-    if (this.#topology.mode === 'full') return true
-    const exporters = exportersOf()
-    if (exporters.some((exporter) => this.isReadAlike(reporter, exporter))) return true
-    return this.#readersOf(reporter).every((reader) => exporters.some((exporter) => this.#link(reader, exporter)))
-  }
-
-  #readersOf(reporter: string): string[] {
-    const live = this.#log.list('member').flatMap(({ key, value }) => (isLive(value) ? [key] : []))
-    return live.filter((id) => this.#link(id, reporter))
-  }
-
-  #isShown({ cluster, kind, namespace, name }: RecordKey, sees: (owner: string) => boolean): boolean {
+  /** One exporter must both be seen and offer the service, where that is known: for a sight of one member. */
+  #isShown(
+    { cluster, kind, namespace, name }: RecordKey,
+    sees: (owner: string) => boolean,
+    reader: string | undefined,
+  ): boolean {
     if (cluster !== '') return sees(cluster)
     if (kind !== 'ClusterSetIP') return true
-    return this.#log.get('serviceIp', `${namespace}/${name}`)?.exporters.some(sees) === true
+    const { exporters = [] } = this.#log.get('serviceIp', `${namespace}/${name}`) ?? {}
+    return exporters.some((exporter) => {
+      if (!sees(exporter)) return false
+      if (reader === undefined || reader === exporter) return true
+      const readers = this.#log.get('record', `${exporter}/ServiceExport/${namespace}/${name}`)?.readers
+      return readers === undefined || readers.includes(reader)
+    })
   }
 
   #link(a: string, b: string): boolean {
-    return a === b || links(this.#topology, this.#end(a), this.#end(b)).linked
-  }
-
-  #end(id: string): LinkEnd {
-    return { id, labels: this.#log.get('member', id)?.facts.labels }
+    if (a === b) return true
+    const end = (id: string) => ({ id, labels: this.#labels.get(id)?.labels })
+    return links(this.#topology, end(a), end(b)).linked
   }
 
   #take(changes: readonly Change[]): void {
     const members = changes.filter(({ scope }) => scope === 'member').map(({ key }) => key)
-    if (members.length > 0) this.#readAlike.clear()
-    if (changes.some(({ scope, key }) => scope === 'record' && key === TOPOLOGY_KEY)) this.#read()
-    else if (!looksAtLabels(this.#topology) || !this.#noteLabels(members)) return
-    else this.#changedAt = this.#log.revision
+    const isGone = changes.some(({ scope, value }) => scope === 'member' && value === undefined)
+    const count = this.#log.count('member')
+    if (isGone || count !== this.#members.count) this.#members = { count }
+    if (changes.some(({ scope, key }) => scope === 'record' && key === TOPOLOGY_KEY)) {
+      this.#read()
+      this.#changed()
+    } else if (members.length > 0 && looksAtLabels(this.#topology)) this.#noteLabels(members)
+  }
+
+  #changed(): void {
     this.#version += 1
     this.#onChange()
   }
@@ -122,21 +143,66 @@ export class Sights {
   #read(): void {
     this.#topology = topologyInForce(this.#log).topology
     this.#changedAt = this.#log.row('record', TOPOLOGY_KEY)?.revision ?? 0
-    this.#readAlike.clear()
+    this.#members = { count: this.#log.count('member') }
     this.#labels.clear()
     if (looksAtLabels(this.#topology)) this.#noteLabels(this.#log.list('member').map(({ key }) => key))
   }
 
-  /** Returns whether labels of a member have changed that was known before: a new one had no records that others see. */
-  #noteLabels(members: readonly string[]): boolean {
-    let hasChanged = false
+  /**
+   * Labels that change no link count at once, and so do those of a new member, which has no records that others see.
+   * Others wait: each such change makes every stream start again, so a member causes at most one in EVERY_MS.
+   */
+  #noteLabels(members: readonly string[]): void {
     for (const id of members) {
-      const labels = this.#log.get('member', id)?.facts.labels ?? {}
-      const text = JSON.stringify(Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1)))
-      const before = this.#labels.get(id)
-      if (before !== undefined && before !== text) hasChanged = true
-      this.#labels.set(id, text)
+      const labels = this.#log.get('member', id)?.facts.labels
+      const known = this.#labels.get(id)
+      // One without a membership is the same as one that was never there.
+      if (labels === undefined) this.#labels.delete(id)
+      else if (known === undefined) this.#labels.set(id, { ...this.#outcome(id, labels), changedAtMs: undefined })
+      else if (known.labels !== labels) this.#restate(id, labels, known)
     }
-    return hasChanged
   }
+
+  #restate(id: string, labels: Labels, known: Labelled): void {
+    const next = this.#outcome(id, labels)
+    if (next.outcome === known.outcome) this.#labels.set(id, { ...known, ...next })
+    else this.#cancel ??= this.#clock.setTimer(SETTLE_MS, () => this.#settle())
+  }
+
+  #outcome(id: string, labels: Labels) {
+    return { labels, outcome: labelOutcome(this.#topology, { id, labels }) }
+  }
+
+  /** Lets the labels count that have waited. */
+  #settle(): void {
+    this.#cancel = undefined
+    const now = this.#clock.monotonic()
+    let [isChanged, isWaiting] = [false, false]
+    for (const [id, known] of this.#labels) {
+      const labels = this.#log.get('member', id)?.facts.labels
+      if (labels === undefined || labels === known.labels) continue
+      const next = this.#outcome(id, labels)
+      if (next.outcome === known.outcome) this.#labels.set(id, { ...known, ...next })
+      else if (known.changedAtMs !== undefined && now - known.changedAtMs < EVERY_MS) isWaiting = true
+      else {
+        this.#labels.set(id, { ...next, changedAtMs: now })
+        isChanged = true
+      }
+    }
+    if (isWaiting) this.#cancel = this.#clock.setTimer(SETTLE_MS, () => this.#settle())
+    if (!isChanged) return
+    this.#changedAt = this.#log.revision
+    this.#members = { ...this.#members }
+    this.#changed()
+  }
+}
+
+type Labels = Readonly<Record<string, string>>
+
+interface Labelled {
+  readonly labels: Labels
+  /** What of the topology they fulfil, as labelOutcome() gives it. */
+  readonly outcome: string
+  /** When they last changed a link. Undefined: never. */
+  readonly changedAtMs: number | undefined
 }

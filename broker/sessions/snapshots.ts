@@ -42,7 +42,7 @@ export interface Part {
 export interface SnapshotsDeps {
   readonly log: RecordLog
   readonly clock: Clock
-  readonly encode: (change: Change<'record'>) => Uint8Array
+  readonly encode: (change: Change<'record'>, sight: Sight | undefined) => Uint8Array
   /** Absent if there are no views, and all records are for all members. */
   readonly views?: Views
 }
@@ -122,10 +122,13 @@ export class Snapshots {
     const index = this.#deps.views?.index
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
     const { sight } = view
-    const isLarge = (name: string): boolean => (index?.sizeOf(name) ?? 0) >= OWN_PARTS
+    // What one member alone may see has no other readers.
+    const isShared = sight?.member === undefined
+    const isLarge = (name: string): boolean => isShared && (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
-    const keys = (of: readonly string[]) => (): string[] => index?.keys(of) ?? []
+    const keys = (of: readonly string[]) => (): string[] =>
+      (sight === undefined ? index?.keys(of) : index?.keysFor(sight, of)) ?? []
     const ofNamespace = (name: string): Snapshot =>
       this.#one(`namespace ${name} ${sight?.id ?? ''}`, { ...options, sight, keys: keys([name]), isForMany: true })
     const apart = { ...options, sight, keys: keys(rest), isForMany: false }
@@ -274,7 +277,7 @@ class Snapshot implements TakenSnapshot {
         if (until !== undefined && at > until) return until
         // Removals are of no use to a stream that starts without state.
         if (change?.value !== undefined && this.#isShown(change.key)) {
-          const event = this.#deps.encode(change)
+          const event = this.#deps.encode(change, this.#options.sight)
           if (until === undefined && events.length > 0 && bytes + event.length > maxBytes) return end
           events.push(event)
           bytes += event.length

@@ -75,11 +75,16 @@ export class WatchHub {
     this.#addresses = addresses
     this.#places = new WatchPlaces(deps, quota)
     this.#views = new Views(log)
-    this.#sights = new Sights(log, () => this.#wakeAll())
-    const batches = new LiveBatches(log, metrics, this.#views.index.readers)
+    this.#sights = new Sights(log, clock, () => this.#wakeAll())
+    const batches = new LiveBatches(log, metrics, this.#views.index)
     this.#batches = batches
     this.#snapshotLimiter = new SnapshotRateLimiter(clock)
-    this.#snapshots = new Snapshots({ log, clock, encode: (change) => batches.encode(change), views: this.#views })
+    this.#snapshots = new Snapshots({
+      log,
+      clock,
+      encode: (change, sight) => batches.encode(change, sight),
+      views: this.#views,
+    })
     this.#order = new WakeOrder(clock)
     this.#lists = new MemberLists(log, clock, () => this.#wakeAll())
   }
@@ -139,20 +144,13 @@ export class WatchHub {
   }
 
   /**
-   * Whether all members that may read what `reporter` reports may know that the service is exported, or that anything of
-   * the namespace is. `name` is empty for the whole namespace, `cluster` for any exporter.
+   * Whether access policies let all members know that the service is exported, or that anything of the namespace is.
+   * `name` is empty for the whole namespace, `cluster` for any exporter.
    */
-  isPublic(
-    service: { readonly cluster: string; readonly namespace: string; readonly name: string },
-    reporter: string,
-  ): boolean {
+  isPublic(service: { readonly cluster: string; readonly namespace: string; readonly name: string }): boolean {
     const { index } = this.#views
     index.follow()
-    if (!index.isPublic(service)) return false
-    const { cluster } = service
-    return cluster === ''
-      ? this.#sights.isReadAlikeByAny(reporter, () => index.exportersOf(service))
-      : this.#sights.isReadAlike(reporter, cluster)
+    return index.isPublic(service)
   }
 
   /**

@@ -1,6 +1,5 @@
 /** `sealane topology show|plan|set`: which clusters of a clusterset link with which, at its broker. */
 import { readFile, stat } from 'node:fs/promises'
-import { text as textOf } from 'node:stream/consumers'
 import type { Command } from 'commander'
 import type { Topology } from '../../model/model.ts'
 import type { TopologyPlan } from '../../protocol/admin/admin.ts'
@@ -55,12 +54,13 @@ function addShow(topology: Command, context: CommandContext): void {
   brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: TopologyOptions) => {
     const kube = targetToSee(command, context, options.state)
     const facts = await withBroker({ ...options, kube }, context, (broker) => broker.topology())
-    const { number, setAtMs } = facts
+    const { number, setAtMs, ignoredBy } = facts
     const since = setAtMs === undefined ? '' : `, set at ${new Date(setAtMs).toISOString()}`
     const head = number === 0 ? '# it was never set: all clusters link\n' : `# change ${number}${since}\n`
+    const open = ignoredBy === undefined ? '' : `# TopologyNotSupported: ignored by replicas ${some(ignoredBy)}\n`
     // The YAML package is large, and most commands do not need it.
     const { formatYaml } = await import('../../kubeapi/yaml.ts')
-    await printOne(context.output, options.output, facts, `${head}${formatYaml(facts.topology)}`)
+    await printOne(context.output, options.output, facts, `${head}${open}${formatYaml(facts.topology)}`)
   })
 }
 
@@ -90,7 +90,9 @@ function addSet(topology: Command, context: CommandContext): void {
       const kube = targetToChange(command, context)
       const place = { ...options, kube }
       const wanted = await readTopologyFile(file)
-      const plan = await withBroker(place, context, (broker) => broker.planTopology({ topology: wanted }))
+      // Services are of use to somebody who reads them.
+      const linksOnly = options.yes
+      const plan = await withBroker(place, context, (broker) => broker.planTopology({ topology: wanted, linksOnly }))
       const { basedOn, links } = plan
       if (links.lost > 0) {
         if (!options.yes) output.remark(planText(plan))
@@ -119,17 +121,32 @@ async function readTopologyFile(file: string): Promise<unknown> {
   const named = file === '-' ? 'standard input' : file
   let text: string
   try {
-    text = file === '-' ? await textOf(process.stdin) : await readBounded(file)
+    text = file === '-' ? await readStdin(named) : await readBounded(file)
   } catch (error) {
     throw error instanceof UserError ? error : new UserError(`${named}: ${messageOf(error)}`, { cause: error })
   }
   if (text.length > MAX_FILE) throw tooLarge(named)
   const { parseYaml } = await import('../../kubeapi/yaml.ts')
+  let stated: unknown
   try {
-    return parseYaml(text)
+    stated = parseYaml(text)
   } catch (error) {
     throw new UserError(`${named}: expected YAML or JSON: ${messageOf(error)}`, { cause: error })
   }
+  // Aliases may repeat much of a short text.
+  if (JSON.stringify(stated).length > MAX_FILE) throw tooLarge(named)
+  return stated
+}
+
+async function readStdin(named: string): Promise<string> {
+  const parts: Buffer[] = []
+  let bytes = 0
+  for await (const part of process.stdin as AsyncIterable<Buffer>) {
+    parts.push(part)
+    bytes += part.length
+    if (bytes > MAX_FILE) throw tooLarge(named)
+  }
+  return Buffer.concat(parts).toString()
 }
 
 /** Another file, such as a device, might never end. */
@@ -150,11 +167,11 @@ export function planText(plan: TopologyPlan): string {
   const pairs = (members * (members - 1)) / 2
   const of = (change: 'lost' | 'gained'): string[] =>
     changes.filter((one) => one.change === change).map(({ clusters }) => clusters.join(' – '))
-  const losing = services.flatMap(({ exporter, namespace, name, loses }) =>
-    loses.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses)}`],
+  const losing = services.flatMap(({ exporter, namespace, name, loses, losesCount }) =>
+    losesCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses, losesCount)}`],
   )
-  const gaining = services.flatMap(({ exporter, namespace, name, gains }) =>
-    gains.length === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains)}`],
+  const gaining = services.flatMap(({ exporter, namespace, name, gains, gainsCount }) =>
+    gainsCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains, gainsCount)}`],
   )
   return [
     `${modeText(plan)}: ${links.after} of ${count(pairs, 'pair')} of clusters would link\n`,
@@ -164,7 +181,9 @@ export function planText(plan: TopologyPlan): string {
     section('services that gain importers', gaining, gaining.length),
     servicesChanged > services.length ? `and ${servicesChanged - services.length} more services\n` : '',
     alone.length === 0 || links.after === pairs ? '' : `without any link: ${some(alone)}\n`,
-    unknown.length === 0 ? '' : `named, and no member yet: ${some(unknown)}\n`,
+    unknown.length === 0
+      ? ''
+      : `named, and no member yet: ${some(unknown)}; reserve such an id: sealane token create --cluster-id\n`,
   ].join('')
 }
 
@@ -179,8 +198,8 @@ function section(title: string, rows: readonly string[], all: number): string {
   return [title, ...shown.map((row) => `  ${row}`), ...rest].map((line) => `${line}\n`).join('')
 }
 
-function some(ids: readonly string[]): string {
-  const rest = ids.length - MOST_ROWS
+function some(ids: readonly string[], all = ids.length): string {
+  const rest = all - Math.min(ids.length, MOST_ROWS)
   return `${ids.slice(0, MOST_ROWS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 

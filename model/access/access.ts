@@ -28,7 +28,7 @@ export {
   togetherChosen,
 } from './callers.ts'
 export { EgressRules, egressRules, keepsOpenConnections } from './egress.ts'
-export { matchesLabels } from './match-labels.ts'
+export { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
 export {
   type Caller,
   MAX_OFFERED_IDS,

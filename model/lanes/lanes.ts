@@ -76,7 +76,15 @@ export {
   isTakenAsSilent,
   usableClusters,
 } from './liveness.ts'
-export { FULL_TOPOLOGY, type LinkAnswer, type LinkEnd, links, looksAtLabels, namedClusters } from './topology.ts'
+export {
+  FULL_TOPOLOGY,
+  type LinkAnswer,
+  type LinkEnd,
+  labelOutcome,
+  links,
+  looksAtLabels,
+  namedClusters,
+} from './topology.ts'
 export {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,

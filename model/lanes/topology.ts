@@ -49,6 +49,17 @@ export function looksAtLabels({ pairs = [] }: Topology): boolean {
   return pairs.some((pair) => pair.between.selector !== undefined || pair.and.selector !== undefined)
 }
 
+/**
+ * Which sides of pairs the labels of a cluster fulfil. It links with the same clusters as long as that is the same text,
+ * whatever else is among its labels.
+ */
+export function labelOutcome(topology: Topology, end: LinkEnd): string {
+  return sidesOf(topology)
+    .flat()
+    .map((isOf) => (isOf(end) ? '1' : '0'))
+    .join('')
+}
+
 /** The ids that the topology names, each once, sorted. */
 export function namedClusters({ groups = [], hubs = [], pairs = [] }: Topology): readonly string[] {
   const inPairs = pairs.flatMap(({ between, and }) => [...(between.clusters ?? []), ...(and.clusters ?? [])])
@@ -92,15 +103,26 @@ function byHubs({ hubs = [] }: Topology): LinkRule {
 
 type PairSide = NonNullable<Topology['pairs']>[number]['and']
 
-function byPairs({ pairs = [] }: Topology): LinkRule {
-  const prepared = pairs.map(({ between, and }) => [sideOf(between), sideOf(and)] as const)
+type Side = (end: LinkEnd) => boolean
+
+const SIDES = new WeakMap<Topology, readonly (readonly [Side, Side])[]>()
+
+function sidesOf(topology: Topology): readonly (readonly [Side, Side])[] {
+  const known =
+    SIDES.get(topology) ?? (topology.pairs ?? []).map(({ between, and }) => [sideOf(between), sideOf(and)] as const)
+  SIDES.set(topology, known)
+  return known
+}
+
+function byPairs(topology: Topology): LinkRule {
+  const prepared = sidesOf(topology)
   return (a, b) =>
     prepared.some(([one, other]) => (one(a) && other(b)) || (one(b) && other(a)))
       ? { linked: true, by: 'pair' }
       : notLinked('no-pair')
 }
 
-function sideOf({ clusters, selector }: PairSide): (end: LinkEnd) => boolean {
+function sideOf({ clusters, selector }: PairSide): Side {
   const named = clusters === undefined ? undefined : new Set(clusters)
   return ({ id, labels }) => {
     if (named?.has(id) === false) return false

@@ -1,5 +1,6 @@
 /** Reads a topology that an operator wrote. Pure. */
 import { TOPOLOGY_FIELDS } from '../kinds/kinds.ts'
+import { isUnderstoodSelector } from '../access/access.ts'
 import { namedClusters } from '../lanes/lanes.ts'
 import type { Topology } from '../model.ts'
 import { MAX_TOPOLOGY_CLUSTERS, MAX_TOPOLOGY_NAMES } from '../values/values.ts'
@@ -49,6 +50,10 @@ function problemOf(topology: Topology): Extract<ReadTopology, { readonly field: 
       // A side that was left empty by mistake would link with everything.
       if (pair[side].clusters === undefined && pair[side].selector === undefined)
         return wrong(['pairs', i, side], 'expected clusters or selector; an empty selector stands for all members')
+      const { selector = {} } = pair[side]
+      // It would match nothing, whatever its author meant.
+      if (!isUnderstoodSelector(selector))
+        return wrong(['pairs', i, side, 'selector'], 'expected values with In and NotIn, and none with other operators')
     }
   }
   const named = namedClusters(topology).length

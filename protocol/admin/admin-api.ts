@@ -32,8 +32,8 @@ export interface BrokerAdmin {
   setAccessDefault(init: { readonly accessDefault: AccessDefault }): Promise<{ readonly changed: boolean }>
   /** Which members link with which. `number`: 0 as long as nobody has set it, and all members link. */
   topology(): Promise<TopologyFacts>
-  /** What a topology would change. Changes nothing. */
-  planTopology(init: { readonly topology: unknown }): Promise<TopologyPlan>
+  /** What a topology would change. Changes nothing. `linksOnly`: services are left out, which is faster. */
+  planTopology(init: PlanTopology): Promise<TopologyPlan>
   /** Members learn it within a second. */
   setTopology(init: SetTopology): Promise<TopologySet>
   /** The joins and ranges that wait for approval, by id. */
@@ -216,6 +216,13 @@ export interface TopologyFacts {
   /** Counts the changes. */
   readonly number: number
   readonly setAtMs?: number
+  /** Replicas of the broker that do not keep to it: their hosts, or their ids. */
+  readonly ignoredBy?: readonly string[]
+}
+
+export interface PlanTopology {
+  readonly topology: unknown
+  readonly linksOnly?: boolean | undefined
 }
 
 export interface SetTopology {
@@ -241,10 +248,12 @@ export interface PlannedService {
   readonly exporter: string
   readonly namespace: string
   readonly name: string
-  /** Members that import it now, by their reports, and cannot any more. */
+  /** Members that import it now, by their reports, and cannot any more. The first 20. */
   readonly loses: readonly string[]
-  /** Members that may import it then. */
+  readonly losesCount: number
+  /** Members that may import it then. The first 20. */
   readonly gains: readonly string[]
+  readonly gainsCount: number
 }
 
 export interface TopologyPlan {
@@ -399,6 +408,8 @@ export interface ReplicaFacts {
   /** Name of the host or the pod. Absent for replicas of earlier releases. */
   readonly host?: string
   readonly version?: string
+  /** It is of an earlier release: it sends its members records of all others, whatever the topology is. */
+  readonly lacksTopology?: true
   /** Members that have a stream open there. Undefined if unknown. */
   readonly members?: number
 }
@@ -421,6 +432,8 @@ export interface LogFacts {
   readonly records: number
   readonly members: readonly { readonly id: string; readonly state: 'in contact' | 'silent' }[]
   readonly waiting: number
+  /** Absent: all members link. */
+  readonly topology?: Topology['mode']
   readonly authority: {
     readonly phase: string
     /** When the authority ends, in RFC 3339 format. Absent if the store has no row of it, as before the first start. */

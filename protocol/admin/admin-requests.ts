@@ -46,7 +46,7 @@ const REQUESTS: { readonly [M in AdminMethod]: z.ZodType<AdminRequest<M>> } = {
   setAccessDefault: z.object({ accessDefault: z.enum(['allow', 'deny']) }),
   topology: none,
   // The broker checks it by its description, which names the field.
-  planTopology: z.object({ topology: z.unknown() }),
+  planTopology: z.object({ topology: z.unknown(), linksOnly: z.boolean().optional() }),
   setTopology: z.object({ topology: z.unknown(), basedOn: amount.optional() }),
   waiting: none,
   accept: answer,

@@ -341,14 +341,19 @@ export class Replica {
       // The interest has changed since the record arrived.
       if (!isOfInterest(this.#coming, record.key)) continue
       const previous = old.get(key)
-      const unchanged = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
+      const isSame = sameEpoch && previous?.revision === record.revision && !this.#unconfirmed.has(key)
+      // What of a status this member may read changes with the topology, at the same revision.
+      const unchanged = isSame && record.body.kind !== 'MemberStatus'
       this.#records.set(key, unchanged ? previous : record)
       if (!unchanged) changes.push({ t: 'put', record, previous })
     }
     this.#unconfirmed = new Set()
     for (const [key, record] of old) {
       if (staging.records.has(key)) continue
-      if (staging.removed.has(key)) {
+      if (sameEpoch && isTopology(record)) {
+        // A broker of an earlier release lacks it, and none ever removes it: what it forbids stays forbidden.
+        this.#records.set(key, record)
+      } else if (staging.removed.has(key)) {
         changes.push({ t: 'removed', record })
       } else {
         this.#records.set(key, record)
@@ -372,6 +377,10 @@ export class Replica {
     }
     return changes
   }
+}
+
+function isTopology({ key }: StoredRecord): boolean {
+  return key.cluster === '' && key.kind === 'Topology'
 }
 
 function changedSet(before: ReadonlySet<string>, { added, removed }: ListChange): ReadonlySet<string> {

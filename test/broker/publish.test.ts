@@ -391,7 +391,12 @@ t.test('while the store refuses nothing is acknowledged; then it is', async (t) 
 
 t.test('a replica of an earlier release comes and goes: each stream states it, and ends when it changes', async (t) => {
   let keeps = false
-  const replicas = { isConnectedElsewhere: () => false, report: () => undefined, keepToOffers: () => keeps }
+  const replicas = {
+    isConnectedElsewhere: () => false,
+    report: () => undefined,
+    keepToOffers: () => keeps,
+    withoutTopology: () => [],
+  }
   const harness = await startBroker(t, { replicas })
   const { peer } = await join_(harness, 'milano')
   const first = new Publisher(harness, peer)

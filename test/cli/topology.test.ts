@@ -61,7 +61,7 @@ t.test('each command, and each a second time', async (t) => {
     [
       ['plan', file('mode: hub-and-spoke\nhubs: [tokyo]\n')],
       0,
-      /without any link: milano, oslo, paris\nnamed, and no member yet: tokyo\n$/,
+      /without any link: milano, oslo, paris\nnamed, and no member yet: tokyo; reserve such an id: sealane token create --cluster-id\n$/,
     ],
     [['plan', '/dev/null'], 1, /^$/, /expected a file/],
     [['plan', join(broker.state, 'none.yaml')], 1, /^$/, /none\.yaml/],
@@ -106,12 +106,23 @@ t.test('the text of a plan names services and their importers, and is bounded', 
       ...ids.map((id) => ({ clusters: ['a', id] as const, change: 'lost' as const })),
       { clusters: ['x', 'y'], change: 'gained' },
     ],
-    services: [{ exporter: 'a', namespace: 'shop', name: 'web', loses: ids, gains: [] }],
+    services: [
+      {
+        exporter: 'a',
+        namespace: 'shop',
+        name: 'web',
+        loses: ids.slice(0, 20),
+        losesCount: 30,
+        gains: [],
+        gainsCount: 0,
+      },
+    ],
     servicesChanged: 1,
     alone: [],
-    unknown: [],
+    unknown: ['later'],
   })
   t.match(text, 'mode full to groups: 5 of 780 pairs of clusters would link\nlinks lost: 30\n  a – c0\n')
   t.match(text, '\n  and 10 more: -o json\nlinks gained: 1\n  x – y\n')
+  t.match(text, 'named, and no member yet: later; reserve such an id: sealane token create --cluster-id\n')
   t.match(text, /shop\/web of a: c0, [^\n]*c19 and 10 more\n/)
 })

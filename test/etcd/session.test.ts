@@ -109,6 +109,7 @@ t.test('a replica of an earlier release is known before members are served', asy
   await session.whenListed(AbortSignal.timeout(8000))
   t.same([session.keepToOffers(), changes], [false, 0], 'it would give records to all')
   await put('{"members":[],"keepsToOffers":true}')
+  t.equal(session.withoutTopology().length, 1, 'it ignores the topology')
   await eventually(() => session.keepToOffers(), { ...AT_ONCE, say: 'it has been upgraded' })
   t.equal(changes, 1)
   await put('{"members":[]}')

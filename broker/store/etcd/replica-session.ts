@@ -79,6 +79,8 @@ export class ReplicaSession {
   readonly #replicas = new Map<string, ReadonlySet<string>>()
   /** Other replicas that may give records to members to which they are not offered. */
   readonly #careless = new Set<string>()
+  /** Hosts, or ids, of other replicas that give members records of all others, whatever the topology is. */
+  readonly #withoutTopology = new Map<string, string>()
   readonly #listed = Promise.withResolvers<undefined>()
   #isListed = false
   #kept = false
@@ -110,6 +112,11 @@ export class ReplicaSession {
   /** Whether all replicas give records only to members to which they are offered. False until they are known. */
   keepToOffers(): boolean {
     return this.#isListed && this.#careless.size === 0
+  }
+
+  /** Other replicas that give members records of all others, whatever the topology is: their hosts, or their ids. */
+  withoutTopology(): readonly string[] {
+    return [...this.#withoutTopology.values()].sort()
   }
 
   /** Resolves once the other replicas are known. Rejects with the signal's reason. */
@@ -179,6 +186,7 @@ export class ReplicaSession {
     const list = await client.range(keys.replicas, { action: 'list of brokers', signal })
     this.#replicas.clear()
     this.#careless.clear()
+    this.#withoutTopology.clear()
     for (const { key, value } of list.kvs) this.#take(key, value)
     this.#isListed = true
     this.#listed.resolve(undefined)
@@ -211,15 +219,18 @@ export class ReplicaSession {
 
   #take(key: Buffer, value: Buffer): void {
     const id = this.#init.store.keys.parseReplica(key)
-    const { members, keepsToOffers } = parseSession(value)
+    const { members, keepsToOffers, keepsToTopology, host } = parseSession(value)
     this.#replicas.set(id, new Set(members))
     if (keepsToOffers === true || id === this.#init.id) this.#careless.delete(id)
     else this.#careless.add(id)
+    if (keepsToTopology === true || id === this.#init.id) this.#withoutTopology.delete(id)
+    else this.#withoutTopology.set(id, host ?? id)
   }
 
   #drop(id: string): void {
     this.#replicas.delete(id)
     this.#careless.delete(id)
+    this.#withoutTopology.delete(id)
   }
 }
 

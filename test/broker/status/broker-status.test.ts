@@ -54,6 +54,22 @@ const rows: readonly (readonly [string, BrokerFacts, string, readonly string[]])
     ['only one broker replica runs: if it fails, no broker is left'],
   ],
   [
+    'a replica that ignores the topology',
+    {
+      ...ETCD,
+      log: { ...LOG, topology: 'groups' },
+      replicas: [{ id: 'a' }, { id: 'b', host: 'old-0', lacksTopology: true }],
+    },
+    'degraded',
+    ['TopologyNotSupported: these replicas of an earlier release ignore the topology: old-0'],
+  ],
+  [
+    'such a replica while all members link',
+    { ...ETCD, replicas: [{ id: 'a' }, { id: 'b', lacksTopology: true }] },
+    'healthy',
+    [],
+  ],
+  [
     'a member of etcd is away',
     { ...ETCD, storeMembers: [well('e1'), well('e2'), away('e3')] },
     'degraded',

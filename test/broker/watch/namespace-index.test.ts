@@ -118,3 +118,36 @@ t.test('a broker that has begun anew tells those who come back what has changed 
   await put('green')
   t.same(index.exportedSince(log.revision - 1), [], 'one more in a namespace is no news')
 })
+
+t.test('another owner in a namespace that has exports wakes those alone who see it, and not all others', async (t) => {
+  const log = openMemoryLog()
+  const put = (owner: string, namespace: string) =>
+    log.transact((tx) => {
+      tx.put('record', `${owner}/ServiceExport/${namespace}/a`, { createdAtMs: 1, body: anExport('a').body })
+    })
+  await put('milano', 'shop')
+  const index = new NamespaceIndex(log)
+  const sees = (owner: string): boolean => owner !== 'paris'
+  const sight = { id: 's', member: 'tokyo', sees, shows: () => true, owners: () => new Set(['milano', 'tokyo']) }
+  const reported = { at: undefined as number | undefined, own: undefined as ReadonlySet<string> | undefined }
+  t.match(index.exportedForSight('tokyo', sight, reported), [{ whole: true, added: ['shop'] }])
+  let { revision } = log
+  await put('paris', 'shop')
+  t.notOk(index.follow(), 'whoever sees everything is told nothing new')
+  t.equal(index.turnedSince(revision, sight)?.size, 0, 'nor is who does not see it')
+  t.same(index.exportedForSight('tokyo', sight, reported), [])
+  await put('paris', 'blue')
+  t.ok(index.follow(), 'a namespace that had none')
+  t.same(index.exportedForSight('tokyo', sight, reported), [], 'which is none for it')
+  ;({ revision } = log)
+  await put('tokyo', 'blue')
+  t.notOk(index.follow())
+  t.same([...(index.turnedSince(revision, sight) ?? [])], ['blue'])
+  t.match(index.exportedForSight('tokyo', sight, reported), [{ whole: false, added: ['blue'], removed: [] }])
+  await log.transact((tx) => tx.remove('record', 'milano/ServiceExport/shop/a'))
+  t.match(index.exportedForSight('tokyo', sight, reported), [{ added: [], removed: ['shop'] }])
+  for (let i = 0; i < 9000; i += 1) await put('paris', `n${i}`)
+  index.follow()
+  t.equal(index.turnedSince(revision, sight), undefined, 'too long ago')
+  t.same(index.exportedForSight('tokyo', sight, reported), [])
+})

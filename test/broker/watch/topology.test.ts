@@ -1,8 +1,9 @@
 /** What a topology keeps from members, at the broker: in streams that are open, that resume, and that come later. */
 import t from 'tap'
 import { TopologyCommands } from '../../../broker/admin/topology-commands.ts'
+import { topologyInForce } from '../../../broker/records/topology-record.ts'
 import type { Topology } from '../../../model/records.ts'
-import { memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
+import { decodeRecordEvent, memberRecordFromWire } from '../../../protocol/codec/records-codec.ts'
 import {
   type Harness,
   type Joined,
@@ -128,30 +129,139 @@ t.test('labels: a change of them changes links, in open streams and through a re
   const own = facts(['10.62.0.0/16'], { serviceCIDRs: ['10.162.0.0/16'], labels: { env: 'prod' } })
   await publishers.tokyo.facts(own)
   await publishers.tokyo.acknowledged()
+  await harness.clock.advance(5000)
   await watcher.line('put paris/ServiceExport/shop/web')
   const { length } = watcher.lines
   await publishers.tokyo.facts({ ...own, labels: { env: 'test' } })
   await publishers.tokyo.acknowledged()
   await watcher.line(/^put tokyo\/Cluster/)
+  await harness.clock.advance(60_000)
   for (let i = 0; i < 50 && watcher.lines.lastIndexOf('reset whole') < length; i += 1)
     await new Promise((resolve) => setImmediate(resolve))
   t.same(foreign(watcher.lines.slice(watcher.lines.lastIndexOf('reset whole')), 'paris'), [])
   await watcher.stop()
 })
 
-t.test('what a hub reports is not read by spokes that may not know the service', async (t) => {
+t.test('a member whose labels flap makes others start again once a minute, and for links only', async (t) => {
   const harness = await startBroker(t)
-  const { tokyo, publishers } = await three(harness)
-  await commands(harness).set({ topology: HUB })
-  const watcher = new Watcher(harness, tokyo.peer)
+  const prod = { selector: { matchLabels: { env: 'prod' } } }
+  const { milano, publishers } = await three(harness, [{ env: 'prod' }, { env: 'prod' }, { env: 'test' }])
+  await commands(harness).set({ topology: { mode: 'pairs', pairs: [{ between: prod, and: prod }] } })
+  const watcher = new Watcher(harness, milano.peer)
   await watcher.line(/^synced/)
-  const finding = { reason: 'NamespaceMissing' as const, namespace: 'shop', name: '', cluster: '' }
-  await publishers.milano.status({ notImported: [finding, { ...finding, cluster: 'paris' }], leftOut: 0 })
-  await publishers.milano.acknowledged()
-  await watcher.line(/^put milano\/MemberStatus/)
-  const body = harness.log.get('record', 'milano/MemberStatus//milano')?.body
-  t.match(body, { notImported: [], leftOut: 2 })
+  const facts_ = (labels: Record<string, string>) =>
+    publishers.tokyo.facts(facts(['10.62.0.0/16'], { serviceCIDRs: ['10.162.0.0/16'], labels }))
+  const resets = (): number => watcher.lines.filter((line) => line.startsWith('reset')).length
+  for (let i = 0; i < 20; i += 1) {
+    await facts_({ env: 'test', build: `${i}` })
+    await publishers.tokyo.acknowledged()
+    await harness.clock.advance(6000)
+  }
+  t.equal(resets(), 1, 'labels at which the topology does not look')
+  for (let i = 0; i < 15; i += 1) {
+    await facts_({ env: i % 2 === 0 ? 'prod' : 'test' })
+    await publishers.tokyo.acknowledged()
+    await harness.clock.advance(8000)
+    for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve))
+  }
+  t.ok(resets() >= 2 && resets() <= 4, `${resets()} starts in two minutes`)
   await watcher.stop()
+})
+
+/** The findings that a watcher was sent in the latest status of milano, as `namespace/name/cluster`. */
+function findingsOf(watcher: Watcher): string[] | undefined {
+  let found: string[] | undefined
+  for (const bytes of watcher.batches) {
+    const event = decodeRecordEvent(bytes)
+    const body = event?.t === 'put' && event.record.key.cluster === 'milano' ? event.record.body : undefined
+    if (body?.kind !== 'MemberStatus') continue
+    t.equal(body.leftOut, 0, 'what it may not know is not about it')
+    found = body.notImported.map(({ namespace, name, cluster }) => `${namespace}/${name}/${cluster}`)
+  }
+  return found
+}
+
+t.test('what a hub reports is read by spokes as far as they may know the service, since whenever', async (t) => {
+  const harness = await startBroker(t)
+  const { tokyo, paris, publishers } = await three(harness)
+  const finding = { reason: 'NamespaceMissing' as const, namespace: 'shop', name: '', cluster: '' }
+  const own = { ...finding, namespace: 'blue' }
+  // Reported before the topology was set.
+  await publishers.milano.status({ notImported: [own, finding, { ...finding, cluster: 'paris' }], leftOut: 0 })
+  await publishers.milano.acknowledged()
+  await publishers.tokyo.put(anExport('app', { uid: 't' }, 'blue'))
+  await publishers.tokyo.acknowledged()
+  await commands(harness).set({ topology: HUB })
+  const [spoke, exporter] = [new Watcher(harness, tokyo.peer), new Watcher(harness, paris.peer)]
+  await Promise.all([spoke.line(/^synced/), exporter.line(/^synced/)])
+  t.same(findingsOf(spoke), ['blue//'])
+  t.same(findingsOf(exporter), ['shop//', 'shop//paris'], 'all that is about what it exports')
+
+  await publishers.tokyo.put(anExport('web', { uid: 't' }))
+  await spoke.line('put tokyo/ServiceExport/shop/web')
+  t.same(findingsOf(spoke), ['blue//', 'shop//'], 'as soon as it is about its own, though the status is the same')
+  await commands(harness).set({ topology: { mode: 'full' } })
+  const all = new Watcher(harness, tokyo.peer)
+  await all.line(/^synced/)
+  t.same(findingsOf(all), ['blue//', 'shop//', 'shop//paris'])
+  await Promise.all([spoke, exporter, all].map((one) => one.stop()))
+})
+
+t.test('a broker of an earlier release that starts after the topology was set is reported', async (t) => {
+  let careless = ['old-0']
+  const replicas = {
+    isConnectedElsewhere: () => false,
+    report: () => undefined,
+    keepToOffers: () => true,
+    withoutTopology: () => careless,
+  }
+  const harness = await startBroker(t, { replicas })
+  await three(harness)
+  const reported = (): unknown[] =>
+    harness.logger.lines.flatMap(({ fields }) =>
+      fields['reason'] === 'TopologyNotSupported' ? [fields['brokers']] : [],
+    )
+  harness.broker.reportContact()
+  t.same(reported(), [], 'all members link')
+  await commands(harness).set({ topology: HUB })
+  harness.broker.reportContact()
+  harness.broker.reportContact()
+  t.same(reported(), ['old-0'], 'once')
+  careless = []
+  harness.broker.reportContact()
+  careless = ['old-1']
+  harness.broker.reportContact()
+  t.same(reported(), ['old-0', 'old-1'])
+})
+
+t.test('what a member could not read is refused before it is stored', async (t) => {
+  const harness = await startBroker(t)
+  const at = commands(harness)
+  const with_ = (selector: object) => ({
+    topology: { mode: 'pairs', pairs: [{ between: { clusters: ['a'] }, and: { selector } }] },
+  })
+  const long = Object.fromEntries(Array.from({ length: 60 }, (_, i) => [`key-${i}`, 'v'.repeat(60)]))
+  const rows: readonly (readonly [topology: { readonly topology: unknown }, wrong: RegExp])[] = [
+    [with_({ matchLabels: { a: 'x'.repeat(100_000) } }), /^pairs\[0\]\.and\.selector\.matchLabels/],
+    [with_({ matchExpressions: [{ key: 'k', operator: 'In', values: [] }] }), /^pairs\[0\]\.and\.selector: expected/],
+    [
+      {
+        topology: {
+          mode: 'pairs',
+          pairs: Array.from({ length: 200 }, () => ({
+            between: { clusters: ['a'] },
+            and: { selector: { matchLabels: long } },
+          })),
+        },
+      },
+      /^topology: \d+ bytes: expected at most 196608$/,
+    ],
+  ]
+  for (const [topology, message] of rows) {
+    await t.rejects(at.set(topology), { reason: 'InvalidValue', message })
+    await t.rejects(at.plan(topology), { reason: 'InvalidValue', message })
+  }
+  t.equal(topologyInForce(harness.log).number, 0)
 })
 
 t.test('operators alone set it: audited, planned, and no record of a member', async (t) => {
@@ -180,9 +290,17 @@ t.test('operators alone set it: audited, planned, and no record of a member', as
     {
       result: 'ok',
       who: { kind: 'operator' },
-      details: { mode: 'hub-and-spoke', hubs: 1, number: 1, repeated: false },
+      details: {
+        mode: 'hub-and-spoke',
+        hubs: 1,
+        linksLost: 1,
+        linksGained: 0,
+        digest: /^[0-9a-f]{64}$/,
+        number: 1,
+        repeated: false,
+      },
     },
-    { result: 'ok', details: { repeated: true } },
+    { result: 'ok', details: { repeated: true, linksLost: 0 } },
     { result: 'refused', reason: 'TopologyChanged' },
   ])
   const body = {

@@ -25,6 +25,15 @@ t.test('what is refused, and how', async (t) => {
       { mode: 'pairs', pairs: [{ between: {}, and: { clusters: ['a'] } }] },
       /^pairs\[0\]\.between: expected clusters or/,
     ],
+    [
+      {
+        mode: 'pairs',
+        pairs: [
+          { between: { clusters: ['a'] }, and: { selector: { matchExpressions: [{ key: 'a', operator: 'In' }] } } },
+        ],
+      },
+      /^pairs\[0\]\.and\.selector: expected values with In/,
+    ],
     [{ mode: 'pairs', pairs: [{ between: { clusters: ['a'] } }] }, /^pairs\[0\]\.and: expected a map$/],
     [{ mode: 'hub-and-spoke', hubs: names(1001) }, /^hubs: expected at most 1000 entries$/],
     [

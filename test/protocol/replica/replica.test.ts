@@ -148,6 +148,37 @@ t.test('stories', (t) => {
   t.end()
 })
 
+t.test('a broker that lacks the topology does not undo it, and a status may say more at the same revision', (t) => {
+  const topology: StoredRecord = {
+    key: { cluster: '', kind: 'Topology', namespace: '', name: 'topology' },
+    ...{ revision: 1, createdAtMs: 1 },
+    body: { kind: 'Topology', number: 1, topology: { mode: 'hub-and-spoke', hubs: ['milano'] } },
+  }
+  const status = (leftOut: number): StoredRecord => ({
+    key: { cluster: 'milano' as ClusterId, kind: 'MemberStatus', namespace: '', name: 'milano' },
+    ...{ revision: 2, createdAtMs: 1 },
+    body: { kind: 'MemberStatus', notImported: [], leftOut },
+  })
+  const replica = new Replica()
+  replica.apply(reset('e1'))
+  replica.apply(batch(2, { t: 'put', record: topology }, { t: 'put', record: status(1) }))
+  replica.apply(synced(2, ['', 'milano']))
+  replica.begin()
+  replica.apply(reset('e1'))
+  replica.apply(batch(3, { t: 'put', record: status(2) }))
+  t.same(
+    replica.apply(synced(3, ['', 'milano'])).map(({ record }) => record.body),
+    [status(2).body],
+  )
+  t.match(replica.records.get('/Topology//topology')?.body, topology.body)
+  t.equal(replica.unconfirmed.size, 0)
+  replica.begin()
+  replica.apply(reset('e2'))
+  replica.apply(synced(4, ['', 'milano']))
+  t.equal(replica.records.size, 0, 'another store has another topology')
+  t.end()
+})
+
 t.test('changes tell the whole difference, and unchanged records stay the same object', (t) => {
   const replica = new Replica()
   replica.apply(reset('e1'))
