@@ -255,7 +255,7 @@ export class NamespaceIndex {
   statusesAfter({ key, revision, value }: Change<'record'>, sight: Sight): readonly string[] {
     const { cluster, kind, namespace, name } = parseRecordKey(key)
     if (kind !== 'ServiceExport' || value === undefined) return []
-    if (sight.member === undefined ? !sight.sees(cluster) : sight.member !== cluster) return []
+    if (sight.member !== cluster) return []
     this.follow()
     const { named, all } = this.#findings.about(namespace, name)
     const seen = (list: Iterable<string>): string[] => [...list].filter((one) => sight.sees(one))

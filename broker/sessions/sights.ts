@@ -13,10 +13,10 @@ import { TOPOLOGY_KEY, topologyInForce } from '../records/records.ts'
 import type { Change, RecordLog } from '../store/store.ts'
 
 export interface Sight {
-  /** Equal for members that see the same, as long as the topology stays. */
+  /** Equal as long as the topology stays. */
   readonly id: string
-  /** The member that has it. Undefined if several may share it. */
-  readonly member: string | undefined
+  /** The member that has it. */
+  readonly member: string
   /** Whether the member may have records of this one. */
   sees(owner: string): boolean
   /** The members whose records it may have, itself included. */
@@ -72,20 +72,16 @@ export class Sights {
 
   /** Undefined if the member may have everything. */
   of(member: string): Sight | undefined {
-    const { mode, groups = [], hubs = [] } = this.#topology
+    const { mode, hubs = [] } = this.#topology
     if (mode === 'full' || (mode === 'hub-and-spoke' && hubs.includes(member))) return undefined
-    const own =
-      mode === 'groups' ? groups.flatMap(({ name, clusters }) => (clusters.includes(member) ? [name] : [])) : []
-    // Members of the same groups see the same, and share what is made for them.
-    const id = own.length > 0 ? `groups ${own.join()}` : `member ${member}`
     const sees = (owner: string): boolean => this.#link(member, owner)
-    const reader = own.length > 0 ? undefined : member
+    // Members of the same groups see the same members, but not the same services of them.
     return {
-      id: `${this.#version} ${id}`,
-      member: reader,
+      id: `${this.#version} member ${member}`,
+      member,
       sees,
       owners: this.#ownersBy(sees),
-      shows: (key) => this.#isShown(key, sees, reader),
+      shows: (key) => this.#isShown(key, sees, member),
     }
   }
 
@@ -101,18 +97,14 @@ export class Sights {
     }
   }
 
-  /** One exporter must both be seen and offer the service, where that is known: for a sight of one member. */
-  #isShown(
-    { cluster, kind, namespace, name }: RecordKey,
-    sees: (owner: string) => boolean,
-    reader: string | undefined,
-  ): boolean {
+  /** One exporter must both be seen and offer the service, where that is known. */
+  #isShown({ cluster, kind, namespace, name }: RecordKey, sees: (owner: string) => boolean, reader: string): boolean {
     if (cluster !== '') return sees(cluster)
     if (kind !== 'ClusterSetIP') return true
     const { exporters = [] } = this.#log.get('serviceIp', `${namespace}/${name}`) ?? {}
     return exporters.some((exporter) => {
       if (!sees(exporter)) return false
-      if (reader === undefined || reader === exporter) return true
+      if (reader === exporter) return true
       const readers = this.#log.get('record', `${exporter}/ServiceExport/${namespace}/${name}`)?.readers
       return readers === undefined || readers.includes(reader)
     })

@@ -122,15 +122,14 @@ export class Snapshots {
     const index = this.#deps.views?.index
     const names = index?.namesOf(view.interest, options.since === undefined) ?? []
     const { sight } = view
-    // What one member alone may see has no other readers.
-    const isShared = sight?.member === undefined
-    const isLarge = (name: string): boolean => isShared && (index?.sizeOf(name) ?? 0) >= OWN_PARTS
+    // A sight is that of one member: what it shows has no other readers.
+    const isLarge = (name: string): boolean => sight === undefined && (index?.sizeOf(name) ?? 0) >= OWN_PARTS
     const large = names.filter(isLarge)
     const rest = names.filter((name) => !isLarge(name))
     const keys = (of: readonly string[]) => (): string[] =>
       (sight === undefined ? index?.keys(of) : index?.keysFor(sight, of)) ?? []
     const ofNamespace = (name: string): Snapshot =>
-      this.#one(`namespace ${name} ${sight?.id ?? ''}`, { ...options, sight, keys: keys([name]), isForMany: true })
+      this.#one(`namespace ${name}`, { ...options, sight, keys: keys([name]), isForMany: true })
     const apart = { ...options, sight, keys: keys(rest), isForMany: false }
     const others = this.#one(`${view.id} without ${hashOf(large)}`, apart)
     return [others, ...large.map(ofNamespace)]
