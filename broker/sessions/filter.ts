@@ -68,6 +68,19 @@ export class View {
     const record = parseRecordKey(key)
     return isOfInterest(this.interest, record) && this.sight?.shows(record) !== false
   }
+
+  /**
+   * Whether a change of the record may change what the members of the view are sent: also of an export that they may not
+   * have, because the readers of the clusterset IP depend on it.
+   */
+  concerns(key: string): boolean {
+    return this.shows(key) || (this.sight !== undefined && this.#isExportOfInterest(key))
+  }
+
+  #isExportOfInterest(key: string): boolean {
+    const record = parseRecordKey(key)
+    return record.kind === 'ServiceExport' && isOfInterest(this.interest, record)
+  }
 }
 
 /** The views that are in use, each once. */
@@ -89,7 +102,7 @@ export class Views {
     const from = this.#lookedAt
     this.#lookedAt = this.#log.revision
     return [...this.#used.values()].filter((view) => {
-      const hasNews = view.quiet.hasNews(this.#log, (key) => view.shows(key))
+      const hasNews = view.quiet.hasNews(this.#log, (key) => view.concerns(key))
       return hasNews || hasTurned || this.#hasTurnedFor(view, from)
     })
   }

@@ -3,7 +3,6 @@
  * Slow streams are further behind, so several messages are kept. If some of the changes are for some members only, there
  * is one message for all streams that are sent the same of them.
  */
-import { type RecordKey, recordKeyText } from '../../model/model.ts'
 import type { RecordEvent, WatchMessage } from '../../protocol/protocol.ts'
 import { encodePut, encodeRecordEvent, encodeWatchMessage, pack } from '../../protocol/codec/codec.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -42,8 +41,8 @@ interface Case {
   readonly change: Change<'record'>
   /** Records of its service that may have other readers since. */
   readonly dependents: readonly string[]
-  /** The clusterset IP, which is then the last dependent: as #addressEvent() gives it. */
-  readonly address?: { readonly key: string; readonly isShown: boolean } | undefined
+  /** The members of the view may not have the record itself. */
+  readonly isHidden: boolean
 }
 
 interface Kept extends LiveBatch {
@@ -174,14 +173,11 @@ export class LiveBatches {
     for (let isOver = false; !isOver;) {
       const changes = this.#log.recordsAfter(revision, MAX_EVENTS)
       for (const change of changes) {
-        if (view?.shows(change.key) !== false) {
-          const event = this.#caseOf(change, view?.sight) ?? this.#event(change, view?.sight)
+        const event = view?.concerns(change.key) === false ? undefined : this.#eventOrCase(change, view?.sight)
+        if (event !== undefined) {
           const size = event instanceof Uint8Array ? event.length : (change.value?.bytes ?? 0)
           isOver = events.length >= MAX_EVENTS || (events.length > 0 && bytes + size > MAX_BYTES)
           if (isOver) break
-          const address = event instanceof Uint8Array ? this.#addressEvent(change, view?.sight) : undefined
-          if (address !== undefined) events.push(address)
-          isApart ||= address !== undefined && !(address instanceof Uint8Array)
           events.push(event)
           isApart ||= !(event instanceof Uint8Array)
           bytes += size
@@ -203,33 +199,16 @@ export class LiveBatches {
   }
 
   /**
-   * What comes with an export that is for all members: its clusterset IP. A member that does not link with the earlier
-   * exporters was not sent it when it was assigned, and is not sent its removal if the last exporter that it sees
-   * withdraws. One that has it already, or never had it, skips it.
+   * Undefined: the members of the sight may have nothing of it. The readers of a clusterset IP depend on all exports of
+   * the service, also on those that they may not see.
    */
-  #addressEvent(change: Change<'record'>, sight: Sight | undefined): Uint8Array | Case | undefined {
-    const address = this.#addressOf(change, sight)
-    if (address === undefined) return undefined
-    const row = address.isShown ? this.#log.row('record', address.key) : undefined
-    if (row !== undefined) return this.#caseOf({ scope: 'record', ...row }) ?? this.#rowEvent(row)
-    return encodeRecordEvent({ t: 'remove', key: parseRecordKey(address.key), revision: change.revision })
-  }
-
-  /** The clusterset IP of the service, if the change is one of an export and the members of the view do not see all. */
-  #addressOf({ key }: Change<'record'>, sight: Sight | undefined): Case['address'] {
-    if (sight === undefined) return undefined
-    const { kind, namespace, name } = parseRecordKey(key)
-    if (kind !== 'ServiceExport') return undefined
-    const address: RecordKey = { cluster: '', kind: 'ClusterSetIP', namespace, name }
-    return { key: recordKeyText(address), isShown: sight.shows(address) }
-  }
-
-  #caseOf(change: Change<'record'>, sight?: Sight): Case | undefined {
-    const dependents = this.#readers?.dependents(change.key) ?? []
-    if (dependents.length === 0 && this.#readers?.isApart(change.key) !== true) return undefined
-    const address = this.#addressOf(change, sight)
-    if (address === undefined) return { change, dependents }
-    return { change, address, dependents: [...dependents.filter((key) => key !== address.key), address.key] }
+  #eventOrCase(change: Change<'record'>, sight: Sight | undefined): Uint8Array | Case | undefined {
+    const isShown = (key: string): boolean => sight?.shows(parseRecordKey(key)) !== false
+    const dependents = (this.#readers?.dependents(change.key) ?? []).filter(isShown)
+    if (!isShown(change.key)) return dependents.length === 0 ? undefined : { change, dependents, isHidden: true }
+    if (dependents.length > 0 || this.#readers?.isApart(change.key) === true)
+      return { change, dependents, isHidden: false }
+    return this.#event(change, sight)
   }
 
   /** Streams that are sent the same of each case share a message. */
@@ -253,19 +232,12 @@ export class LiveBatches {
   }
 
   /** What a stream is sent of the record itself, and of each dependent. */
-  #sent({ change, dependents, address }: Case, member: string, after: number): readonly Sent[] {
+  #sent({ change, dependents, isHidden }: Case, member: string, after: number): readonly Sent[] {
     const readers = this.#readers
     if (readers === undefined) return []
-    const own = readers.sent(change.key, member, after)
     return [
-      own,
-      ...dependents.map((key): Sent => {
-        if (key !== address?.key) return readers.sentOfDependent(key, member, after)
-        // Who is not sent the export knows the address, if at all, by another one.
-        if (own === 'nothing') return address.isShown ? readers.sentOfDependent(key, member, after) : 'nothing'
-        if (address.isShown && readers.isShown(key, member)) return 'put'
-        return 'remove'
-      }),
+      isHidden ? 'nothing' : readers.sent(change.key, member, after),
+      ...dependents.map((key) => readers.sentOfDependent(key, member, after)),
     ]
   }
 

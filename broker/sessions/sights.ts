@@ -1,7 +1,7 @@
 /**
  * What each member may be sent of others: only what belongs to members with which it links (model/lanes/topology.ts). A
  * member that sees everything, as with mode full or as a hub, has no sight and costs nothing more. A record of the
- * broker's own about a service is for those who see an exporter of it.
+ * broker's own is for all: the clusterset IP of a service, with its name, says nothing of who exports it.
  *
  * After a change of the topology every stream starts again without state: its snapshot lacks what the member may no
  * longer have, and the member withdraws that like what its owner has withdrawn. That needs no memory of who had what.
@@ -81,7 +81,7 @@ export class Sights {
       member,
       sees,
       owners: this.#ownersBy(sees),
-      shows: (key) => this.#isShown(key, sees, member),
+      shows: ({ cluster }) => cluster === '' || sees(cluster),
     }
   }
 
@@ -95,19 +95,6 @@ export class Sights {
       }
       return known.owners
     }
-  }
-
-  /** One exporter must both be seen and offer the service, where that is known. */
-  #isShown({ cluster, kind, namespace, name }: RecordKey, sees: (owner: string) => boolean, reader: string): boolean {
-    if (cluster !== '') return sees(cluster)
-    if (kind !== 'ClusterSetIP') return true
-    const { exporters = [] } = this.#log.get('serviceIp', `${namespace}/${name}`) ?? {}
-    return exporters.some((exporter) => {
-      if (!sees(exporter)) return false
-      if (reader === exporter) return true
-      const readers = this.#log.get('record', `${exporter}/ServiceExport/${namespace}/${name}`)?.readers
-      return readers === undefined || readers.includes(reader)
-    })
   }
 
   #link(a: string, b: string): boolean {

@@ -59,6 +59,11 @@ export interface SnapshotOptions {
    * Absent for a stream that starts without state.
    */
   readonly since?: number | undefined
+  /**
+   * Revision since which the member may see what it sees. With an older floor it would be sent removals of what it could
+   * not see then.
+   */
+  readonly notBefore?: number | undefined
 }
 
 /** A snapshot as a stream reads it. */
@@ -137,11 +142,11 @@ export class Snapshots {
 
   #one(what: string, options: OneOptions): Snapshot {
     const { log } = this.#deps
-    const { packed, since } = options
-    const kind = `${packed ? 'packed' : 'plain'} ${since === undefined ? 'whole' : 'added'} ${what}`
+    const { packed, since = 0, notBefore = 0 } = options
+    const kind = `${packed ? 'packed' : 'plain'} ${options.since === undefined ? 'whole' : 'added'} ${what}`
     const known = this.#latest.get(kind)
     // An older snapshot would lack removals up to `since`, which the stream would not be sent again.
-    if (known !== undefined && known.floor >= (since ?? 0) && this.#isGood(known)) return known.taken()
+    if (known !== undefined && known.floor >= Math.max(since, notBefore) && this.#isGood(known)) return known.taken()
     const made = new Snapshot(this.#deps, log.revision, options, () => this.#released(made))
     this.#latest.set(kind, made)
     return made.taken()

@@ -195,6 +195,7 @@ export class WatchHub {
         const isOfOldTopology = cursor.sightsVersion !== this.#sights.version
         if (isOfOldTopology || !this.#isKnown(cursor, Math.max(cursor.revision, cursor.floor))) {
           yield this.#start(cursor, {})
+          continue
         }
         const exported = this.#exported(cursor)
         if (exported !== undefined) {
@@ -311,7 +312,7 @@ export class WatchHub {
   }
 
   #whole({ takesPacked: packed, view, member }: Cursor): Cursor['snapshot'] {
-    return { of: this.#snapshots.take({ packed, view, member }), next: 0 }
+    return { of: this.#snapshots.take({ packed, view, member, notBefore: this.#sights.changedAt }), next: 0 }
   }
 
   /** A snapshot of the namespaces that a stream asks for and lacks at its revision. */

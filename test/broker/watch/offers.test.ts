@@ -48,8 +48,7 @@ function isVisible(log: RecordLog, key: string, member: string): boolean {
     return offers(cluster, body.service) !== false && body.offeredTo?.includes(member as ClusterId) !== false
   return MEMBERS.some((of) => {
     const found = log.get('record', `${of}/ServiceExport/${namespace}/${name}`)?.body
-    const isOffered = found?.kind === 'ServiceExport' && found.type === 'ClusterSetIP' && offers(of, name) === true
-    return isOffered && isLinked(of)
+    return found?.kind === 'ServiceExport' && found.type === 'ClusterSetIP' && offers(of, name) === true
   })
 }
 
@@ -133,9 +132,7 @@ class Reader {
       const event = decodeRecordEvent(bytes)
       if (event === undefined) continue
       const key = recordKeyText(event.t === 'put' ? event.record.key : event.key)
-      // The removal of the address of a service names a service that it knows.
-      const isNamed = this.learned.keys.has(key) || (event.t === 'remove' && this.#knowsService(key))
-      if (!isNamed) throw new Error(`${this.member} learned the name ${key}`)
+      if (!this.learned.keys.has(key)) throw new Error(`${this.member} learned the name ${key}`)
       if (event.t === 'remove') continue
       if (!this.learned.versions.has(`${key} ${event.record.revision}`))
         throw new Error(`${this.member} was sent ${key} of revision ${event.record.revision}`)
@@ -143,12 +140,6 @@ class Reader {
       if (isFresh && this.#log.get('record', key) !== undefined && !isVisible(this.#log, key, this.member))
         throw new Error(`${this.member} was sent ${key} after it was narrowed`)
     }
-  }
-
-  #knowsService(key: string): boolean {
-    const { kind, namespace, name } = parseRecordKey(key)
-    const exports = MEMBERS.map((of) => `${of}/ServiceExport/${namespace}/${name}`)
-    return kind === 'ClusterSetIP' && exports.some((one) => this.learned.keys.has(one))
   }
 
   async finish(hub: WatchHub, packed: boolean): Promise<void> {

@@ -59,11 +59,8 @@ t.test('an open stream starts again, and lacks the other spoke; a later one too;
   const after = (): string[] => open.lines.slice(before)
   t.equal(after()[0], 'reset whole')
   t.same(foreign(after(), 'paris'), [])
-  t.same(
-    after().filter((line) => line.includes('ClusterSetIP')),
-    [],
-    'nor the address of a service that only it exports',
-  )
+  const addresses = after().filter((line) => line.includes('ClusterSetIP'))
+  t.match(addresses, [/^put \/ClusterSetIP\/shop\/web /], 'an address says nothing of who exports the service')
   t.ok(after().some((line) => line === 'put milano/Cluster//milano'))
   t.match(
     after().find((line) => line.startsWith('synced')),
@@ -88,35 +85,6 @@ t.test('an open stream starts again, and lacks the other spoke; a later one too;
   t.ok(foreign(hub.lines, 'paris').length > 0 && foreign(hub.lines, 'tokyo').length > 0)
   await hub.stop()
 })
-
-t.test(
-  'the address of a service comes with the first exporter that the member sees, and goes with the last',
-  async (t) => {
-    const harness = await startBroker(t)
-    const { tokyo, publishers } = await three(harness)
-    await commands(harness).set({ topology: HUB })
-    const watcher = new Watcher(harness, tokyo.peer, {
-      interest: { namespaces: new Set(['shop']), missing: new Set() },
-    })
-    await watcher.line(/^synced/)
-    t.notOk(
-      watcher.lines.some((line) => line.startsWith('exported') && line.includes('shop')),
-      'nothing is exported for it',
-    )
-    const web = anExport('web', { uid: 'm' })
-    await publishers.milano.put(web)
-    await watcher.line('put milano/ServiceExport/shop/web')
-    const at = watcher.lines.findIndex((line) => line.startsWith('put /ClusterSetIP/shop/web 245.'))
-    t.ok(at >= 0 && at < watcher.lines.indexOf('put milano/ServiceExport/shop/web'), watcher.lines.join('\n'))
-    await watcher.line(/^exported .*\+shop/)
-    await publishers.milano.remove(web)
-    await watcher.line('remove milano/ServiceExport/shop/web')
-    t.ok(watcher.lines.includes('remove /ClusterSetIP/shop/web'))
-    await watcher.line(/^exported .*-shop/)
-    t.same(foreign(watcher.lines, 'paris'), [])
-    await watcher.stop()
-  },
-)
 
 t.test('labels: a change of them changes links, in open streams and through a restart', async (t) => {
   const harness = await startBroker(t)
