@@ -61,17 +61,17 @@ export function drawingRef(browser: Canvases, load: () => Promise<Draw>): Surfac
 }
 
 function drawWhenNear(browser: Canvases, place: Surface, load: () => Promise<Draw>): () => void {
-  let isNear = false
+  const now = { isNear: false }
   let loading: Promise<Draw> | undefined
   let end: (() => void) | undefined
   const begin = async (): Promise<void> => {
-    isNear = true
+    now.isNear = true
     const draw = await (loading ??= load())
     // The place may have gone meanwhile.
-    if (isNear) end ??= keepDrawn(browser, place, draw)
+    if (now.isNear) end ??= keepDrawn(browser, place, draw)
   }
   const leave = (): void => {
-    isNear = false
+    now.isNear = false
     end?.()
     end = undefined
   }

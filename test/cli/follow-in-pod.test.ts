@@ -150,7 +150,7 @@ function namespaceWith(...pods: readonly ManifestObject[]): SlowToEnd {
 function probePod(name: string, run: string, until: string, phase: string): ManifestObject {
   const labels = { [PROBE_LABEL]: PROBE_LABEL_VALUE, [RUN_LABEL]: run }
   const metadata = { name, namespace: 'shop', labels, annotations: { [UNTIL_ANNOTATION]: until } }
-  return { apiVersion: 'v1', kind: 'Pod', metadata, status: { phase } } as ManifestObject
+  return { apiVersion: 'v1', kind: 'Pod', metadata, status: { phase } }
 }
 
 function inPod(admin: SlowToEnd, said: string[] = []) {

@@ -144,19 +144,21 @@ export function flowsReader(
   let isReading = false
   const read = async (admin: Extract<OpenedMember, { t: 'kube' }>['admin']): Promise<void> => {
     const remarks: string[] = []
-    let isRefused = false
+    const seen = { isRefused: false }
     const found = await answerOf(async () => {
-      const pages = await flowsOfNodes(admin, (line) => void remarks.push(line.trim()), signal).catch((error) => {
-        isRefused = error instanceof ClusterApiError && error.code === 'Forbidden'
-        throw error
-      })
+      const pages = await flowsOfNodes(admin, (line) => void remarks.push(line.trim()), signal).catch(
+        (error: unknown) => {
+          seen.isRefused = error instanceof ClusterApiError && error.code === 'Forbidden'
+          throw error
+        },
+      )
       if (pages.length === 0) throw new Error(remarks[0] ?? 'no route agent runs')
       return flowsFacts(pages, remarks)
     }, clock)
     const endedMs = clock.monotonic()
     if (found.t === 'known') kept = { answer: found, atMs: endedMs }
     why = found.t === 'known' ? undefined : found.why
-    nextMs = endedMs + (isRefused ? REFUSED_EVERY_MS : FLOWS_EVERY_MS)
+    nextMs = endedMs + (seen.isRefused ? REFUSED_EVERY_MS : FLOWS_EVERY_MS)
     isReading = false
   }
   return (isSeen) => {

@@ -130,13 +130,13 @@ export async function readFromRouteAgents<T>(
   const waiting = pods.slice(0, MOST_NODES)
   const found: NodeValue<T>[] = []
   const refused: { readonly node: string; readonly error: ClusterApiError }[] = []
-  let hasRun = false
+  const seen = { hasRun: false }
   if (pods.length > MOST_NODES) remark(`${notAsked(pods.slice(MOST_NODES), 'asked')}\n`)
   const run = async ({ node, pod }: NodePod): Promise<void> => {
     try {
       const place = { namespace: SYSTEM_NAMESPACE, pod, container: CONTAINER, command, timeoutMs: MS }
       const { status, stdout, stderr } = await admin.exec(place, signal)
-      hasRun = true
+      seen.hasRun = true
       if (status === 0) found.push({ node, value: read(stdout) })
       else remark(`node ${node}: ${stderr.trim().slice(0, 300)}\n`)
     } catch (error) {
@@ -146,7 +146,7 @@ export async function readFromRouteAgents<T>(
     }
   }
   const work = async (): Promise<void> => {
-    while (hasRun || refused.length === 0) {
+    while (seen.hasRun || refused.length === 0) {
       const next = waiting.shift()
       if (next === undefined) return
       await run(next)
@@ -154,9 +154,9 @@ export async function readFromRouteAgents<T>(
   }
   // An answer that comes after the first refusal lets the rest be asked.
   do await Promise.all(Array.from({ length: AT_ONCE }, work))
-  while (hasRun && waiting.length > 0)
+  while (seen.hasRun && waiting.length > 0)
   const [first] = refused
-  if (first !== undefined && !hasRun) throw first.error
+  if (first !== undefined && !seen.hasRun) throw first.error
   for (const { node, error } of refused) remark(`node ${node}: ${error.message}\n`)
   return found
 }

@@ -31,8 +31,10 @@ function replica(first: Said) {
   const write = (_scope: string, _key: string, value: SettingsRow) => written.push(value.accessDefault)
   const log = {
     get: rows.get.bind(rows),
-    transact: (decide: (tx: Transaction) => void) =>
-      Promise.resolve(decide({ get: rows.get.bind(rows), put: write } as unknown as Transaction)),
+    transact: (decide: (tx: Transaction) => void) => {
+      decide({ get: rows.get.bind(rows), put: write } as unknown as Transaction)
+      return Promise.resolve()
+    },
   } as unknown as RecordLog
   const listening: { words?: OperatorWords } = {}
   const init: Pick<ReplicaStateInit, 'onChanges' | 'onHead' | 'replica'> = {
