@@ -61,17 +61,17 @@ export function drawingRef(browser: Canvases, load: () => Promise<Draw>): Surfac
 }
 
 function drawWhenNear(browser: Canvases, place: Surface, load: () => Promise<Draw>): () => void {
-  const now = { isNear: false }
+  let turn = 0
   let loading: Promise<Draw> | undefined
   let end: (() => void) | undefined
   const begin = async (): Promise<void> => {
-    now.isNear = true
+    const mine = (turn += 1)
     const draw = await (loading ??= load())
     // The place may have gone meanwhile.
-    if (now.isNear) end ??= keepDrawn(browser, place, draw)
+    if (mine === turn) end ??= keepDrawn(browser, place, draw)
   }
   const leave = (): void => {
-    now.isNear = false
+    turn += 1
     end?.()
     end = undefined
   }
