@@ -65,8 +65,9 @@ const MOST_WANTS = 512
 export function planRelayUse({ links, ownEndpoint, hidden, keeps, isLonely }: RelayUseInit): readonly RelayWant[] {
   const relays = usableRelays(links)
   if (relays.length === 0) return []
+  const offers = links.filter((link) => link.relays === true)
   const wants = links.flatMap((link) => {
-    if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
+    if (!keeps.has(link.key) && !isWanted(link, { hidden, links: offers })) return []
     const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
     const { key, remoteLane, identity } = link
     return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => isLonely(key, relay)).map((relay) => {

@@ -16,7 +16,14 @@ import {
 } from '../../../model/model.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
-import { type GatewayConfig, type GatewayDeps, type GatewayWorld, healthKey, loopDeps } from '../../world/world.ts'
+import {
+  type GatewayConfig,
+  type GatewayDeps,
+  type GatewayLaneConfig,
+  type GatewayWorld,
+  healthKey,
+  loopDeps,
+} from '../../world/world.ts'
 import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
@@ -43,9 +50,17 @@ interface PlannedLane {
   })[]
 }
 
+interface PlannedLanes {
+  readonly lanes: readonly PlannedLane[]
+  /** The clusters with which this one may have links. */
+  readonly clusters: readonly { readonly id: string }[]
+}
+
 interface Planned {
   readonly world: GatewayWorld
   readonly wants: readonly RelayWant[]
+  /** Ids of the clusters with which this one may have links. */
+  readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
   readonly ports: ReadonlyMap<number, number>
 }
@@ -98,23 +113,32 @@ export class Relays {
   }
 
   /** Takes the plan of a round, and the world from which it was made. */
-  planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly PlannedLane[] }): void {
+  planned(world: GatewayWorld, { lanes, clusters }: PlannedLanes): void {
     const [own] = world.lanes
     if (own === undefined) return
+    const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
+    const accepted = new Set(clusters.map(({ id }) => id))
+    // Without a relay there is nothing to choose, however many links there are.
+    const hasRelay = lanes.some(({ links }) => links.some(({ relays }) => relays === true))
+    this.#planned = { world, accepted, ports, wants: hasRelay ? this.#choose(world, own, lanes) : [] }
+    if (!hasRelay) this.#triesDirect = new Set()
+    this.#loop.poke()
+  }
+
+  #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
     const hidden = isOwnLaneHidden(world, own)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
-    const returning = lanes
-      .flatMap((lane) => lane.links)
-      .map(({ candidates, ...link }) => {
-        const used = links.find(({ key }) => key === linkKey(link))
-        return {
-          key: linkKey(link),
-          isRelayed: relayOf(used?.at, links) !== undefined,
-          isUp: used?.state === 'up',
-          isCallable: !(hidden && link.hidden),
-          where: JSON.stringify([hidden, candidates]),
-        }
-      })
+    const relays = links.filter((link) => link.relays === true)
+    const candidatesOf = new Map(
+      lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
+    )
+    const returning = links.map(({ key, at, state, hidden: isFarHidden }) => {
+      const isRelayed = relayOf(at, relays) !== undefined
+      return {
+        ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) },
+        where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
+      }
+    })
     const before = this.#triesDirect
     this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
@@ -125,10 +149,8 @@ export class Relays {
       keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
       isLonely: (key, relay) => this.#calls.isLonely(key, relay),
     })
-    const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
-    this.#planned = { world, wants, ports }
-    this.#loop.poke()
     if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
+    return wants
   }
 
   /** Asks, and serves, until the signal. Bindings end by themselves. */
@@ -144,8 +166,8 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, ports } = this.#planned
-    await this.#serve(world)
+    const { world, wants, ports, accepted } = this.#planned
+    await this.#serve(world, accepted)
     await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
     const dueMs = this.#calls.send()
     if (dueMs !== Infinity) this.#wake.at(dueMs)
@@ -163,7 +185,7 @@ export class Relays {
     return this.#own
   }
 
-  async #serve(world: GatewayWorld): Promise<void> {
+  async #serve(world: GatewayWorld, accepted: ReadonlySet<string>): Promise<void> {
     const [lane] = world.lanes
     const offers = lane?.relay === true && !isOwnLaneHidden(world, lane)
     const own = offers ? await this.#ownEnd(world) : undefined
@@ -178,7 +200,7 @@ export class Relays {
       this.#serving = this.#start(name, own, address)
     }
     // A member's own gateways reach each other without a relay.
-    this.#serving.server.setEnds(planRelayEnds(world.endpoints, this.#deps.cable.rules), (a, b) => a !== b)
+    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), (a, b) => a !== b)
   }
 
   #start(name: string, { clusterset, identity, agree }: OwnEnd, address: Address): Serving {
