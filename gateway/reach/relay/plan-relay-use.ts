@@ -65,9 +65,8 @@ const MOST_WANTS = 512
 export function planRelayUse({ links, ownEndpoint, hidden, keeps, isLonely }: RelayUseInit): readonly RelayWant[] {
   const relays = usableRelays(links)
   if (relays.length === 0) return []
-  const offers = links.filter((link) => link.relays === true)
   const wants = links.flatMap((link) => {
-    if (!keeps.has(link.key) && !isWanted(link, { hidden, links: offers })) return []
+    if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
     const { key, remoteLane, identity } = link
     return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => isLonely(key, relay)).map((relay) => {
@@ -77,9 +76,17 @@ export function planRelayUse({ links, ownEndpoint, hidden, keeps, isLonely }: Re
   return wants.slice(0, MOST_WANTS)
 }
 
-/** A link that works without a relay has none. */
+/** A link that works without a relay has none. One whose relay no longer offers that is to move to another one. */
 function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {
-  return hidden && link.hidden && (link.state !== 'up' || relayOf(link.at, links) !== undefined)
+  return hidden && link.hidden && (link.state !== 'up' || isAtOther(link, links))
+}
+
+/** The packets of the link go to a port of relays, at the address of another far end. */
+function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boolean {
+  if (at === undefined || !isRelayPort(at.port)) return false
+  return links.some(
+    (one) => one.cluster !== cluster && one.at !== undefined && compareAddresses(one.at.address, at.address) === 0,
+  )
 }
 
 function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {

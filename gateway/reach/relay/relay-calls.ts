@@ -51,7 +51,8 @@ export class RelayCalls {
   readonly #table: TableApplier
   readonly #sockets = new Map<number, ProbeSocket>()
   #calls: ReadonlyMap<string, Call> = new Map()
-  #hasTable = false
+  /** At first, one of an earlier run of the process may be there. */
+  #hasTable = true
 
   constructor(deps: RelayCallsDeps) {
     const { nft, clock } = deps

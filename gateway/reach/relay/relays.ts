@@ -5,11 +5,19 @@
  */
 import { randomBytes } from 'node:crypto'
 import { ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
+import { removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
-import { type Address, formatAddress, ipv4Among, parseAddress } from '../../../model/addresses/addresses.ts'
+import {
+  type Address,
+  type AddressPort,
+  formatAddress,
+  ipv4Among,
+  parseAddress,
+} from '../../../model/addresses/addresses.ts'
 import {
   type EndpointCandidate,
   MEMBERSHIP_NAME,
+  NFT_TABLE_RELAY,
   RELAY_LAST_PORT,
   RELAY_PORT,
   endpointName,
@@ -83,12 +91,16 @@ export class Relays {
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
   readonly #tries = new ReturnTries()
+  /** Where packets of links went when these were up last, by linkKey(). */
+  #upAt: ReadonlyMap<string, AddressPort> = new Map()
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
   #triesDirect: ReadonlySet<string> = new Set()
   #own: OwnEnd | undefined
   #serving: Serving | undefined
+  /** At first, one of an earlier run of the process may be there. */
+  #mayHaveTable = true
   #trouble = ''
 
   constructor(deps: GatewayDeps, init: RelaysInit) {
@@ -104,10 +116,10 @@ export class Relays {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect'> {
+  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt'> {
     const relayPlaces = this.#calls.places()
     return {
-      ...(relayPlaces.size === 0 ? {} : { relayPlaces }),
+      ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
     }
   }
@@ -121,7 +133,7 @@ export class Relays {
     // Without a relay there is nothing to choose, however many links there are.
     const hasRelay = lanes.some(({ links }) => links.some(({ relays }) => relays === true))
     this.#planned = { world, accepted, ports, wants: hasRelay ? this.#choose(world, own, lanes) : [] }
-    if (!hasRelay) this.#triesDirect = new Set()
+    if (!hasRelay) [this.#triesDirect, this.#upAt] = [new Set(), new Map()]
     this.#loop.poke()
   }
 
@@ -136,9 +148,17 @@ export class Relays {
       const isRelayed = relayOf(at, relays) !== undefined
       return {
         ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) },
+        hasPlaces: (candidatesOf.get(key) ?? []).length > 0,
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
+    this.#upAt = new Map(
+      links.flatMap(({ key, state, at }) => {
+        // During a try the address is not that at which the link is up.
+        const known = state !== 'up' || this.#triesDirect.has(key) ? this.#upAt.get(key) : at
+        return known === undefined ? [] : [[key, known] as const]
+      }),
+    )
     const before = this.#triesDirect
     this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
@@ -153,7 +173,7 @@ export class Relays {
     return wants
   }
 
-  /** Asks, and serves, until the signal. Bindings end by themselves. */
+  /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
       await this.#loop.run(signal)
@@ -167,7 +187,7 @@ export class Relays {
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
     const { world, wants, ports, accepted } = this.#planned
-    await this.#serve(world, accepted)
+    await this.#serve(world, accepted, signal)
     await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
     const dueMs = this.#calls.send()
     if (dueMs !== Infinity) this.#wake.at(dueMs)
@@ -185,11 +205,16 @@ export class Relays {
     return this.#own
   }
 
-  async #serve(world: GatewayWorld, accepted: ReadonlySet<string>): Promise<void> {
+  async #serve(world: GatewayWorld, accepted: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const [lane] = world.lanes
     const offers = lane?.relay === true && !isOwnLaneHidden(world, lane)
-    const own = offers ? await this.#ownEnd(world) : undefined
-    const address = offers ? addressHere(world) : undefined
+    if (!offers) {
+      await this.#stopServing()
+      if (this.#mayHaveTable) await removeTable(this.#deps.nft, NFT_TABLE_RELAY, signal)
+      this.#mayHaveTable = false
+      return
+    }
+    const [own, address] = [await this.#ownEnd(world), addressHere(world)]
     if (own === undefined || address === undefined) {
       await this.#stopServing()
       return
@@ -214,12 +239,14 @@ export class Relays {
         ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT },
       },
     )
+    this.#mayHaveTable = true
     const stop = new AbortController()
     const ended = server.run(stop.signal).catch(onError)
     logger.info(`relays between other members at UDP ${RELAY_PORT} to ${RELAY_LAST_PORT}`)
     return { name, server, stop, ended }
   }
 
+  /** The table stays: the packets of bound pairs go on. */
   async #stopServing(): Promise<void> {
     const serving = this.#serving
     this.#serving = undefined
@@ -260,8 +287,10 @@ function addressHere(world: GatewayWorld): Address | undefined {
   return found === undefined ? undefined : parseAddress(found)
 }
 
-// When relayed links are called at the far ends' own addresses again: once for each list of addresses, when one of the
-// two ends can be called from outside at last. The try costs the link packets if nothing answers there.
+// When relayed links are called at the far ends' own addresses again: at once for each list of addresses, when one of the
+// two ends can be called from outside at last, and then after pauses that grow, because the path may have been
+// interrupted for a short time only. Ends that nothing can call from outside may reach each other all the same, for
+// example by private addresses. A try costs the link packets if nothing answers there.
 
 export interface ReturningLink {
   /** linkKey(). */
@@ -271,6 +300,8 @@ export interface ReturningLink {
   readonly isUp: boolean
   /** One of the two ends can be called from outside, as far as is known. */
   readonly isCallable: boolean
+  /** The far end has addresses to try. */
+  readonly hasPlaces: boolean
   /** Where the far end may be called: any text that differs if that does. */
   readonly where: string
 }
@@ -279,10 +310,16 @@ export interface ReturningLink {
 export const RETURN_TRY_MS = 2500
 /** A link is tried at most once in this time. */
 export const RETURN_APART_MS = 60_000
+/** The pause doubles with each try at the same addresses, up to this one. */
+export const RETURN_LONGEST_MS = 1_800_000
 
 interface Try {
   readonly where: string
+  /** Since when the link waits for its next try. */
   readonly sinceMs: number
+  readonly pauseMs: number
+  /** When the last try began. -Infinity: there was none. */
+  readonly triedMs: number
 }
 
 export class ReturnTries {
@@ -292,12 +329,10 @@ export class ReturnTries {
   look(links: readonly ReturningLink[], nowMs: number): ReadonlySet<string> {
     const known = new Set(links.map(({ key }) => key))
     for (const key of this.#tries.keys()) if (!known.has(key)) this.#tries.delete(key)
-    for (const { key, isRelayed, isUp, isCallable, where } of links) {
-      const last = this.#tries.get(key)
-      const isOver = last === undefined || nowMs - last.sinceMs >= RETURN_APART_MS
-      if (isRelayed && isUp && isCallable && isOver && last?.where !== where) {
-        this.#tries.set(key, { where, sinceMs: nowMs })
-      }
+    for (const link of links) {
+      const next = nextTry(link, this.#tries.get(link.key), nowMs)
+      if (next === undefined) this.#tries.delete(link.key)
+      else this.#tries.set(link.key, next)
     }
     return this.#within(RETURN_TRY_MS, nowMs)
   }
@@ -308,6 +343,26 @@ export class ReturnTries {
   }
 
   #within(ms: number, nowMs: number): ReadonlySet<string> {
-    return new Set([...this.#tries].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < ms ? [key] : [])))
+    return new Set([...this.#tries].flatMap(([key, { triedMs }]) => (nowMs - triedMs < ms ? [key] : [])))
   }
+}
+
+/** What is remembered of a link after a look at it. Undefined: nothing. */
+function nextTry(
+  { isRelayed, isUp, isCallable, hasPlaces, where }: ReturningLink,
+  last: Try | undefined,
+  nowMs: number,
+): Try | undefined {
+  const waitedMs = nowMs - (last?.sinceMs ?? -Infinity)
+  // A link that has been up without a relay for the time of the pause begins with short pauses again.
+  if (!isRelayed) return last !== undefined && isUp && waitedMs >= last.pauseMs ? undefined : last
+  if (!isUp || !hasPlaces) return last
+  // The addresses of an end that cannot be called were tried just before the relay.
+  if (last === undefined && !isCallable) {
+    return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }
+  }
+  const isOther = isCallable && last?.where !== where
+  if (waitedMs < (isOther ? RETURN_APART_MS : (last?.pauseMs ?? 0))) return last
+  const pauseMs = isOther || last === undefined ? RETURN_APART_MS : Math.min(2 * last.pauseMs, RETURN_LONGEST_MS)
+  return { where, sinceMs: nowMs, pauseMs, triedMs: nowMs }
 }

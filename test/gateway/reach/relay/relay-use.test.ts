@@ -2,7 +2,12 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
-import { RETURN_APART_MS, RETURN_TRY_MS, ReturnTries } from '../../../../gateway/reach/relay/relays.ts'
+import {
+  RETURN_APART_MS,
+  RETURN_LONGEST_MS,
+  RETURN_TRY_MS,
+  ReturnTries,
+} from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
 
 const OWN = 'paris.gw1-lane0'
@@ -45,6 +50,17 @@ t.test('links whose ends cannot be called have relays, if they do not work witho
     ['the relay cannot be called itself', { links: [relay('oslo', 1, { hidden: true }), roma] }, []],
     ['the link works without', { links: [oslo, link('roma', { state: 'up' })] }, []],
     ['the link works by the relay', { links: [oslo, link('roma', { state: 'up', at })] }, ['roma by oslo']],
+    [
+      'its relay is about to leave, and there is another one',
+      {
+        links: [
+          relay('riga', 2),
+          link('oslo', { hidden: false, state: 'up', at: parseAddressPort('203.0.113.1:4500') }),
+          link('roma', { state: 'up', at }),
+        ],
+      },
+      ['roma by riga'],
+    ],
     [
       'the far end was called directly just now',
       { links: [oslo, { ...roma, state: 'up' }], keeps: [roma.key] },
@@ -108,19 +124,49 @@ t.test('an address is that of a relay by its port, too', async (t) => {
   t.equal(relayOf(undefined, links), undefined)
 })
 
-t.test('a relayed link is called directly once for each list of addresses, at most once in a minute', async (t) => {
+t.test('a relayed link is called directly for each list of addresses, at most once in a minute', async (t) => {
   const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, where: 'a' }
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, hasPlaces: true, where: 'a' }
   const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
-  t.equal(look(0, { isCallable: false }), 0, 'neither end can be called')
+  t.equal(look(0, { hasPlaces: false }), 0, 'there is nothing to call')
   t.equal(look(1, { isUp: false }), 0, 'a link that is down has other means')
   t.equal(look(1000), 1, 'one end can be called now')
   t.equal(look(1000 + RETURN_TRY_MS - 1, { isRelayed: false }), 1, 'it lasts whatever the link does')
   t.equal(look(1000 + RETURN_TRY_MS), 0)
   t.equal(tries.recent(1000 + RETURN_TRY_MS).size, 1, 'the bindings stay')
   t.equal(look(2000 + RETURN_TRY_MS, { where: 'b' }), 0, 'other addresses wait for a minute')
-  t.equal(look(1000 + RETURN_APART_MS), 0, 'the same addresses are not tried twice')
   t.equal(look(1000 + RETURN_APART_MS, { where: 'b' }), 1)
   tries.look([], 2000 + RETURN_APART_MS)
   t.equal(tries.recent(2000 + RETURN_APART_MS).size, 0, 'a link that is gone is forgotten')
+})
+
+t.test('tries at the same addresses come after pauses that grow, also if neither end can be called', async (t) => {
+  const base = { key: 'roma', isRelayed: true, isUp: true, hasPlaces: true, where: 'a' }
+  const tried = (isCallable: boolean): number[] => {
+    const tries = new ReturnTries()
+    const times: number[] = []
+    for (let nowMs = 0; nowMs <= 8 * RETURN_LONGEST_MS; nowMs += 10_000)
+      if (tries.look([{ ...base, isCallable }], nowMs).size > 0) times.push(nowMs / RETURN_APART_MS)
+    return times
+  }
+  t.strictSame(tried(true).slice(0, 8), [0, 1, 3, 7, 15, 31, 61, 91])
+  t.strictSame(tried(false).slice(0, 8), [1, 3, 7, 15, 31, 61, 91, 121], 'the addresses were tried before the relay')
+})
+
+t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
+  for (const [say, directMs, wantMs] of [
+    ['soon', 30_000, 2 * RETURN_APART_MS],
+    ['late', 10 * RETURN_APART_MS, RETURN_APART_MS],
+  ] as const) {
+    const tries = new ReturnTries()
+    tries.look([base], 0)
+    t.equal(tries.look([base], RETURN_APART_MS).size, 1)
+    let nowMs = RETURN_APART_MS
+    tries.look([{ ...base, isRelayed: false }], (nowMs += directMs))
+    tries.look([base], nowMs)
+    const from = say === 'soon' ? RETURN_APART_MS : nowMs
+    t.equal(tries.look([base], from + wantMs - 1).size, 0, say)
+    t.equal(tries.look([base], from + wantMs).size, 1, say)
+  }
 })
