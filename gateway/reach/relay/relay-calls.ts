@@ -4,7 +4,7 @@
  */
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
-import { formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
@@ -12,7 +12,7 @@ import type { RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { bindKey, endId } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
-import type { RelayWant, UsableRelay } from './plan-relay-use.ts'
+import type { RelayStanding, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
 
 export interface RelayCallsDeps {
@@ -37,12 +37,14 @@ export interface OwnEnd {
 interface Call {
   readonly want: RelayWant
   readonly caller: BindCaller
-  /** Since when this end is bound and the far end is not, in milliseconds of the monotonic clock. */
-  aloneSinceMs: number | undefined
+  /** Since when not both ends are bound, in milliseconds of the monotonic clock. */
+  idleSinceMs: number | undefined
 }
 
-/** A far end that is bound nowhere after this time uses other relays, or none. */
-const LONELY_MS = 5000
+/** A relay at which not both ends are bound after this time makes room for another one. */
+export const IDLE_RELAY_MS = 5000
+/** One that was of no use is not chosen before others for so long. */
+export const USELESS_RELAY_MS = 60_000
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -51,6 +53,8 @@ export class RelayCalls {
   readonly #table: TableApplier
   readonly #sockets = new Map<number, ProbeSocket>()
   #calls: ReadonlyMap<string, Call> = new Map()
+  /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
+  readonly #useless = new Map<string, number>()
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
 
@@ -76,6 +80,12 @@ export class RelayCalls {
       if (call !== undefined && ports.has(want.remoteLane)) calls.set(name, call)
     }
     const ended = [...this.#calls].some(([name, { caller }]) => isBound(caller) && !calls.has(name))
+    const nowMs = this.#deps.clock.monotonic()
+    for (const [name, { want, idleSinceMs = nowMs }] of this.#calls) {
+      const isUseless = !calls.has(name) && nowMs - idleSinceMs >= IDLE_RELAY_MS
+      if (isUseless) this.#useless.set(callName(want.key, want.relay), nowMs + USELESS_RELAY_MS)
+    }
+    for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
     const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
     await this.#applyTable(
@@ -115,13 +125,24 @@ export class RelayCalls {
     return places
   }
 
-  /** Whether this end has been bound there for some time without the far end. */
-  isLonely(key: string, relay: UsableRelay): boolean {
+  /** What the relay has been worth for the link, by linkKey(). */
+  standing(key: string, relay: UsableRelay): RelayStanding {
     const nowMs = this.#deps.clock.monotonic()
-    return [...this.#calls.values()].some(({ want, aloneSinceMs }) => {
-      const isThis = want.key === key && callName(key, want.relay) === callName(key, relay)
-      return isThis && aloneSinceMs !== undefined && nowMs - aloneSinceMs >= LONELY_MS
-    })
+    const name = callName(key, relay)
+    if (nowMs < (this.#useless.get(name) ?? -Infinity)) return 'useless'
+    for (const { want, caller, idleSinceMs = nowMs } of this.#calls.values()) {
+      if (want.key !== key || callName(key, want.relay) !== name) continue
+      if (nowMs - idleSinceMs >= IDLE_RELAY_MS) return isBound(caller) ? 'lonely' : 'useless'
+    }
+    return 'good'
+  }
+
+  /** Packets of the link got no answer at this place, although both ends are bound there. */
+  failed(key: string, at: AddressPort): void {
+    for (const { want, caller } of this.#calls.values()) {
+      const isThis = want.key === key && caller.state.is === 'bound' && sameAddressPort(caller.state.at, at)
+      if (isThis) this.#useless.set(callName(key, want.relay), this.#deps.clock.monotonic() + USELESS_RELAY_MS)
+    }
   }
 
   close(): void {
@@ -131,8 +152,8 @@ export class RelayCalls {
 
   #look(call: Call, nowMs: number): void {
     const { state } = call.caller
-    const isAlone = state.is === 'bound' && !state.isFarBound
-    call.aloneSinceMs = isAlone ? (call.aloneSinceMs ?? nowMs) : undefined
+    const isOfUse = state.is === 'bound' && state.isFarBound
+    call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
   }
 
   #keepSockets(lanes: ReadonlySet<number>): void {
@@ -211,5 +232,5 @@ function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
     key: bindKey({ secret, clusterset, relay: want.relay.identity, end: identity }),
     relay: { address: want.relay.address, port: RELAY_PORT },
   })
-  return { want, caller, aloneSinceMs: undefined }
+  return { want, caller, idleSinceMs: undefined }
 }

@@ -13,6 +13,7 @@ import {
   formatAddress,
   ipv4Among,
   parseAddress,
+  sameAddressPort,
 } from '../../../model/addresses/addresses.ts'
 import {
   type EndpointCandidate,
@@ -35,7 +36,7 @@ import {
 import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, type RelayWant, planRelayUse, relayOf } from './plan-relay-use.ts'
+import { type LinkInUse, type RelayWant, isRelayPort, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, RelayCalls } from './relay-calls.ts'
 import { RelayServer } from './relay-server.ts'
 
@@ -91,6 +92,7 @@ export class Relays {
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
   readonly #tries = new ReturnTries()
+  readonly #turns = new RelayTurns()
   /** Where packets of links went when these were up last, by linkKey(). */
   #upAt: ReadonlyMap<string, AddressPort> = new Map()
   readonly #loop: ReconcileLoop
@@ -161,13 +163,14 @@ export class Relays {
     )
     const before = this.#triesDirect
     this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
+    for (const { key, at } of this.#turns.look(links, world.monotonicMs)) this.#calls.failed(key, at)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
     const wants = planRelayUse({
       links,
       ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
       hidden,
       keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
-      isLonely: (key, relay) => this.#calls.isLonely(key, relay),
+      standing: (key, relay) => this.#calls.standing(key, relay),
     })
     if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
     return wants
@@ -285,6 +288,31 @@ function addressHere(world: GatewayWorld): Address | undefined {
   const own = planCandidates(world, lane).map(({ address }) => address)
   const [found] = ipv4Among(own.filter((text) => ours.has(text)))
   return found === undefined ? undefined : parseAddress(found)
+}
+
+// Relays that let nothing through, although both ends are bound there.
+
+/** A call through a relay without an answer for so long has failed: somewhat less than its turn (choose-endpoint.ts). */
+export const RELAY_FAILS_MS = 1500
+
+/** Remembers since when links that are not up are called through the relay at which they are. */
+export class RelayTurns {
+  #turns: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number }> = new Map()
+
+  /** Takes all links. Returns those whose call has failed, with the place, as long as they are called there. */
+  look(
+    links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
+    nowMs: number,
+  ): { readonly key: string; readonly at: AddressPort }[] {
+    const turns = new Map<string, { readonly at: AddressPort; readonly sinceMs: number }>()
+    for (const { key, state, at } of links) {
+      if (state === 'up' || at === undefined || !isRelayPort(at.port)) continue
+      const before = this.#turns.get(key)
+      turns.set(key, before !== undefined && sameAddressPort(before.at, at) ? before : { at, sinceMs: nowMs })
+    }
+    this.#turns = turns
+    return [...turns].flatMap(([key, { at, sinceMs }]) => (nowMs - sinceMs >= RELAY_FAILS_MS ? [{ key, at }] : []))
+  }
 }
 
 // When relayed links are called at the far ends' own addresses again: at once for each list of addresses, when one of the

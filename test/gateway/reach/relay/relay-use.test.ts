@@ -3,9 +3,11 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import {
+  RELAY_FAILS_MS,
   RETURN_APART_MS,
   RETURN_LONGEST_MS,
   RETURN_TRY_MS,
+  RelayTurns,
   ReturnTries,
 } from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
@@ -29,11 +31,13 @@ interface Wanted {
   readonly hidden?: boolean
   readonly keeps?: readonly string[]
   readonly lonely?: readonly string[]
+  readonly useless?: readonly string[]
 }
 
-function wanted({ links, hidden = true, keeps = [], lonely = [] }: Wanted): string[] {
-  const isLonely = (_key: string, { cluster }: { readonly cluster: string }) => lonely.includes(cluster)
-  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), isLonely })
+function wanted({ links, hidden = true, keeps = [], lonely = [], useless = [] }: Wanted): string[] {
+  const standing = (_key: string, { cluster }: { readonly cluster: string }) =>
+    lonely.includes(cluster) ? 'lonely' : useless.includes(cluster) ? 'useless' : 'good'
+  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), standing })
   return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`).sort()
 }
 
@@ -83,6 +87,47 @@ t.test('two relays, and more where the far end is not bound', async (t) => {
     'the lonely one stays',
   )
   t.equal(wanted({ links, lonely: ['r1', 'r2', 'r3', 'r4', 'r5', 'r6'] }).length, 4, 'but not all')
+})
+
+t.test('useless relays make room for others', async (t) => {
+  const links = [1, 2, 3, 4, 5, 6].map((number) => relay(`r${number}`, number)).concat(link('roma'))
+  const names = (init: Omit<Wanted, 'links'>): string[] =>
+    wanted({ links, ...init }).map((text) => text.replace('roma by ', ''))
+  const useless = ['r1', 'r2', 'r3', 'r4']
+  t.ok(['r5', 'r6'].every((one) => names({ useless }).includes(one)))
+  const all = ['r1', 'r2', 'r3', 'r4', 'r5', 'r6']
+  t.equal(names({ useless: all }).length, 4, 'they are tried again if there is no other one')
+  const lonely = names({ useless: all }).length === 4 ? all.filter((one) => !names({ useless: all }).includes(one)) : []
+  const rest = all.filter((one) => !lonely.includes(one))
+  t.ok(
+    lonely.every((one) => names({ lonely, useless: rest }).includes(one)),
+    'where this end waits, it stays',
+  )
+})
+
+t.test('the two relays of a link are of two members', async (t) => {
+  for (let number = 0; number < 8; number++) {
+    const big = [1, 2, 3].map((i) => relay('big', i, { endpoint: `big.gw${i}-lane0`, key: `big${i}` }))
+    const two = wanted({ links: [...big, relay('small', 9), link(`roma${number}`)] })
+    t.strictSame(new Set(two.map((text) => text.replace(/.* by /, ''))), new Set(['big', 'small']))
+  }
+  const big = [1, 2].map((i) => relay('big', i, { endpoint: `big.gw${i}-lane0`, key: `big${i}` }))
+  t.equal(wanted({ links: [...big, link('roma')] }).length, 2, 'if there is one member alone, two of its gateways')
+})
+
+t.test('a relay through which nothing comes has failed', async (t) => {
+  const turns = new RelayTurns()
+  const at = parseAddressPort('203.0.113.1:4607')
+  const look = (nowMs: number, change: Partial<LinkInUse> = {}) =>
+    turns.look([link('roma', { at, ...change })], nowMs).length
+  t.equal(look(0), 0)
+  t.equal(look(RELAY_FAILS_MS - 1), 0)
+  t.equal(look(RELAY_FAILS_MS), 1)
+  t.equal(look(RELAY_FAILS_MS + 1, { at: parseAddressPort('203.0.113.2:4609') }), 0, 'another relay')
+  t.equal(look(5000, { at: parseAddressPort('10.0.0.1:4500') }), 0, 'a call without a relay')
+  t.equal(look(6000), 0, 'its turn begins')
+  t.equal(look(9000, { state: 'up' }), 0, 'an answer')
+  t.equal(look(9001), 0)
 })
 
 t.test('both ends order relays alike, and a lost one leaves the order of the others', async () => {
