@@ -320,10 +320,7 @@ function relaysInUse({ lanes, laneStates }: StatusInit): readonly RelayInUse[] {
 }
 
 /** The member that relays, by the address to which packets go: a process that has just started has no binding yet. */
-function usingRelay(
-  relays: readonly RelayInUse[],
-  at: AddressPort | undefined,
-): Pick<ConnectionStatus, 'usingRelay'> {
+function usingRelay(relays: readonly RelayInUse[], at: AddressPort | undefined): Pick<ConnectionStatus, 'usingRelay'> {
   const relay = relayOf(at, relays)
   return relay === undefined ? {} : { usingRelay: relay.cluster }
 }

@@ -88,6 +88,7 @@ export {
   calledAt,
   firstPortProblem,
   overlayPortProblem,
+  relayProblem,
   firstPublicPort,
   isCalledAlike,
   isPublicName,

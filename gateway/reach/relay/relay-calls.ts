@@ -10,7 +10,7 @@ import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
-import { bindKey, endId } from './bind-frame.ts'
+import { bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayStanding, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
@@ -37,6 +37,9 @@ export interface OwnEnd {
 interface Call {
   readonly want: RelayWant
   readonly caller: BindCaller
+  /** endId() of this end and of the far one. */
+  readonly from: string
+  readonly to: string
   /** Since when not both ends are bound, in milliseconds of the monotonic clock. */
   idleSinceMs: number | undefined
 }
@@ -53,6 +56,8 @@ export class RelayCalls {
   readonly #table: TableApplier
   readonly #sockets = new Map<number, ProbeSocket>()
   #calls: ReadonlyMap<string, Call> = new Map()
+  /** The same calls, by endsName(). */
+  #byEnds: ReadonlyMap<string, readonly Call[]> = new Map()
   /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
   readonly #useless = new Map<string, number>()
   /** At first, one of an earlier run of the process may be there. */
@@ -87,6 +92,7 @@ export class RelayCalls {
     }
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
+    this.#byEnds = Map.groupBy(calls.values(), endsName)
     const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
@@ -137,6 +143,14 @@ export class RelayCalls {
     return 'good'
   }
 
+  /** Relays that refuse this gateway, each with its reasons, sorted. */
+  refusals(): readonly string[] {
+    const all = [...this.#calls.values()].flatMap(({ want, caller }) => {
+      return caller.state.is === 'refused' ? [`${want.relay.cluster}: ${caller.state.why}`] : []
+    })
+    return [...new Set(all)].sort()
+  }
+
   /** Packets of the link got no answer at this place, although both ends are bound there. */
   failed(key: string, at: AddressPort): void {
     for (const { want, caller } of this.#calls.values()) {
@@ -179,16 +193,21 @@ export class RelayCalls {
   }
 
   #take(lane: number, bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    const named = namedQuestion(bytes)
+    const calls = named === undefined ? [] : (this.#byEnds.get(endsName(named)) ?? [])
+    if (calls.length === 0) return
     const nowMs = this.#deps.clock.monotonic()
     const at = { address: parseAddress(from.address), port: from.port }
-    let changed = false
-    for (const call of this.#calls.values()) {
+    let [isChanged, isDue] = [false, false]
+    for (const call of calls) {
       if (call.want.remoteLane !== lane) continue
-      if (call.caller.take(bytes, at, nowMs)) changed = true
+      const dueMs = call.caller.dueMs
+      if (call.caller.take(bytes, at, nowMs)) isChanged = true
+      isDue ||= call.caller.dueMs !== dueMs
       this.#look(call, nowMs)
     }
-    if (changed) this.#deps.onChange()
-    this.#deps.onDue()
+    if (isChanged) this.#deps.onChange()
+    if (isDue) this.#deps.onDue()
   }
 
   async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {
@@ -217,6 +236,10 @@ function isBound({ state }: BindCaller): boolean {
   return state.is === 'bound'
 }
 
+function endsName({ from, to }: Pick<Call, 'from' | 'to'>): string {
+  return `${from} ${to}`
+}
+
 function callName(key: string, { endpoint, identity, address }: UsableRelay): string {
   return [key, endpoint, identity, formatAddress(address)].join('|')
 }
@@ -226,11 +249,11 @@ function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
   const secret = own?.agree(want.relay.identity)
   if (own === undefined || secret === undefined) return undefined
   const { clusterset, identity } = own
+  const [from, to] = [endId(clusterset, identity), endId(clusterset, want.identity)]
   const caller = new BindCaller({
-    from: endId(clusterset, identity),
-    to: endId(clusterset, want.identity),
+    ...{ from, to },
     key: bindKey({ secret, clusterset, relay: want.relay.identity, end: identity }),
     relay: { address: want.relay.address, port: RELAY_PORT },
   })
-  return { want, caller, idleSinceMs: undefined }
+  return { want, caller, from, to, idleSinceMs: undefined }
 }

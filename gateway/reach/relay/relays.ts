@@ -36,7 +36,7 @@ import {
 import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, type RelayWant, isRelayPort, planRelayUse, relayOf } from './plan-relay-use.ts'
+import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPort, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, RelayCalls } from './relay-calls.ts'
 import { RelayServer } from './relay-server.ts'
 
@@ -104,6 +104,7 @@ export class Relays {
   /** At first, one of an earlier run of the process may be there. */
   #mayHaveTable = true
   #trouble = ''
+  #noted = ''
 
   constructor(deps: GatewayDeps, init: RelaysInit) {
     this.#deps = deps
@@ -193,6 +194,7 @@ export class Relays {
     await this.#serve(world, accepted, signal)
     await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
     const dueMs = this.#calls.send()
+    this.#note(wants.length, this.#calls.refusals())
     if (dueMs !== Infinity) this.#wake.at(dueMs)
   }
 
@@ -255,6 +257,16 @@ export class Relays {
     this.#serving = undefined
     serving?.stop.abort()
     await serving?.ended
+  }
+
+  /** Says once what this gateway does not get from relays. */
+  #note(wants: number, refusals: readonly string[]): void {
+    const most = wants < MOST_WANTS ? [] : [`it asks for at most ${MOST_WANTS} bindings`]
+    const why = [...most, ...refusals].join('; ')
+    if (why === this.#noted) return
+    this.#noted = why
+    if (why === '') this.#deps.logger.info('no relay refuses this gateway any more')
+    else this.#deps.logger.info('relays do not serve all links of this gateway', { why })
   }
 
   /** The loops try again; a failure that stays is logged once. */
