@@ -402,7 +402,8 @@ function nextTry(
     return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }
   }
   const isOther = isCallable && last?.where !== where
-  if (waitedMs < (isOther ? RETURN_APART_MS : (last?.pauseMs ?? 0))) return last
+  const isDue = isOther ? nowMs - (last?.triedMs ?? -Infinity) >= RETURN_APART_MS : waitedMs >= (last?.pauseMs ?? 0)
+  if (!isDue) return last
   const pauseMs = isOther || last === undefined ? RETURN_APART_MS : Math.min(2 * last.pauseMs, RETURN_LONGEST_MS)
   return { where, sinceMs: nowMs, pauseMs, triedMs: nowMs }
 }

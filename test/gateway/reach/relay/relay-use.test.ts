@@ -198,6 +198,13 @@ t.test('tries at the same addresses come after pauses that grow, also if neither
   t.strictSame(tried(false).slice(0, 8), [1, 3, 7, 15, 31, 61, 91, 121], 'the addresses were tried before the relay')
 })
 
+t.test('an end that can be called at last is called at once', async (t) => {
+  const tries = new ReturnTries()
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
+  t.equal(tries.look([base], 0).size, 0)
+  t.equal(tries.look([{ ...base, isCallable: true, where: 'b' }], 1000).size, 1)
+})
+
 t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
   const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
   for (const [say, directMs, wantMs] of [
