@@ -492,7 +492,7 @@ t.test('which links are relayed is found without a look at all links for each of
   const laneStates = new Map([[0, { identity: 'own', links: states }]])
   const lanes = [{ ...lane, links }]
   const { status } = planStatus({ ...STATUS, health: new Map(), lanes, laneStates, routed: new Set() })
-  t.equal(status?.connections[relays]?.usingRelay, 'far2')
+  t.equal(status?.connections.at(relays)?.usingRelay, 'far2')
   t.equal(status?.connections[0]?.usingRelay, undefined)
   t.ok(looks <= 3 * links.length, `${looks} looks`)
 })
