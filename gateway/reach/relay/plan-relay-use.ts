@@ -50,14 +50,14 @@ export interface RelayUseInit {
   readonly hidden: boolean
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
-  readonly standing: (key: string, relay: UsableRelay) => RelayStanding
+  readonly worth: (key: string, relay: UsableRelay) => RelayWorth
 }
 
 /**
- * What a relay is worth for a link. Lonely: this end has been bound there for some time, and the far end has not.
+ * How much a relay helps a link. Lonely: this end has been bound there for some time, and the far end has not.
  * Useless: it has bound nothing for some time, or packets through it got no answer.
  */
-export type RelayStanding = 'good' | 'lonely' | 'useless'
+export type RelayWorth = 'good' | 'lonely' | 'useless'
 
 /** A link is bound at so many relays, so that the loss of one is only a change of address. */
 const RELAYS_OF_LINK = 2
@@ -67,14 +67,14 @@ const MOST_RELAYS_OF_LINK = 4
 export const MOST_WANTS = 512
 
 /** The bindings that this node wants, those of one link in the order in which they are used. */
-export function planRelayUse({ links, ownEndpoint, hidden, keeps, standing }: RelayUseInit): readonly RelayWant[] {
+export function planRelayUse({ links, ownEndpoint, hidden, keeps, worth }: RelayUseInit): readonly RelayWant[] {
   const relays = usableRelays(links)
   if (relays.length === 0) return []
   const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
     const { key, remoteLane, identity } = link
-    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => standing(key, relay)).map((relay) => {
+    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => worth(key, relay)).map((relay) => {
       return { key, remoteLane, identity, relay }
     })
   })
@@ -105,11 +105,8 @@ function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
  * The first good ones, of two members if possible, because the gateways of one member may be lost together. Then those
  * where this end waits, so that the two ends meet, and useless ones only if there is room: they make room for others.
  */
-function chosen(
-  sorted: readonly UsableRelay[],
-  standing: (relay: UsableRelay) => RelayStanding,
-): readonly UsableRelay[] {
-  const those = (of: RelayStanding): UsableRelay[] => sorted.filter((relay) => standing(relay) === of)
+function chosen(sorted: readonly UsableRelay[], worth: (relay: UsableRelay) => RelayWorth): readonly UsableRelay[] {
+  const those = (of: RelayWorth): UsableRelay[] => sorted.filter((relay) => worth(relay) === of)
   const good = those('good')
   const [first] = good
   const others = good.slice(1).filter(({ cluster }) => cluster !== first?.cluster)

@@ -12,7 +12,7 @@ import type { RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
-import type { RelayStanding, RelayWant, UsableRelay } from './plan-relay-use.ts'
+import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
 
 export interface RelayCallsDeps {
@@ -131,8 +131,8 @@ export class RelayCalls {
     return places
   }
 
-  /** What the relay has been worth for the link, by linkKey(). */
-  standing(key: string, relay: UsableRelay): RelayStanding {
+  /** How much the relay has helped the link, by linkKey(). */
+  worth(key: string, relay: UsableRelay): RelayWorth {
     const nowMs = this.#deps.clock.monotonic()
     const name = callName(key, relay)
     if (nowMs < (this.#useless.get(name) ?? -Infinity)) return 'useless'

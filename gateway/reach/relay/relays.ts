@@ -171,7 +171,7 @@ export class Relays {
       ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
       hidden,
       keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
-      standing: (key, relay) => this.#calls.standing(key, relay),
+      worth: (key, relay) => this.#calls.worth(key, relay),
     })
     if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
     return wants

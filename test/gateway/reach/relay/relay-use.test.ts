@@ -35,9 +35,9 @@ interface Wanted {
 }
 
 function wanted({ links, hidden = true, keeps = [], lonely = [], useless = [] }: Wanted): string[] {
-  const standing = (_key: string, { cluster }: { readonly cluster: string }) =>
+  const worth = (_key: string, { cluster }: { readonly cluster: string }) =>
     lonely.includes(cluster) ? 'lonely' : useless.includes(cluster) ? 'useless' : 'good'
-  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), standing })
+  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), worth })
   return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`).sort()
 }
 
