@@ -84,6 +84,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
     const [state] = world.laneStates.values()
     if (state === undefined) return []
     const cluster = world.own.spec.id
+    const isLeaving = world.leaving === true || world.returning === true
     const fields = rules.endpointFields(state, world.nextIdentity)
     return {
       apiVersion: 'sealane.io/v1alpha1',
@@ -98,8 +99,9 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           ...fields.capabilities,
           CAPABILITY_ALL_PAIRS,
           CAPABILITY_SIZED_PROBES,
-          ...(lane.relay === true && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
-          ...(world.leaving === true || world.returning === true ? [CAPABILITY_DRAINING] : []),
+          // Links that a leaving gateway relays are to move to another relay before it is gone.
+          ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
+          ...(isLeaving ? [CAPABILITY_DRAINING] : []),
         ],
         candidates: planCandidates(world, lane),
       },

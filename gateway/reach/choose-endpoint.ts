@@ -41,6 +41,8 @@ export interface EndpointChoiceInit {
   readonly relays?: readonly RelayPlace[]
   /** The link is relayed, and the peer is called at its own addresses now (ReturnTries). */
   readonly triesDirect?: boolean
+  /** Where packets of the link went when it was up last. Absent: not known. */
+  readonly upAt?: AddressPort | undefined
   /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
@@ -75,7 +77,7 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     const turn = Math.floor(monotonicMs / DIRECT_TURN_MS)
     return { ...tryPlace({ ...init, roamed: undefined }, turn), nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
-  const moved = movedPlace(relays, current)
+  const moved = movedPlace(init)
   if (health?.state === 'up' && moved !== undefined) return throughRelay(moved)
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'the remote gateway answers')
@@ -95,7 +97,12 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
       nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs,
     }
   }
+  const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   const relayed = relayTurn(init)
+  if (current !== undefined && ageMs < init.sessionMs && staysDirect(init)) {
+    const untilMs = (health?.sinceMs ?? monotonicMs) + DIRECT_STAYS_MS
+    return { ...keep(current, 'the remote gateway answered there before'), nextAtMs: untilMs }
+  }
   // What was agreed before the link went down says nothing about another path.
   if (relayed !== undefined && health?.state === 'down' && (link?.handshakeMs ?? -Infinity) <= health.sinceMs)
     return relayed
@@ -105,11 +112,15 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
     return { how: 'wait', why: 'the remote gateway connects first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
   if (relayed !== undefined) return relayed
+  if (candidates.length === 0 && roamed === undefined) {
+    const nextAtMs = Math.max(sinceMs + RELAY_AFTER_MS, monotonicMs + DIRECT_AGAIN_MS)
+    if (current !== undefined) return { ...keep(current, 'a relay is called next'), nextAtMs }
+    return { how: 'wait', why: 'the remote gateway publishes no candidates; a relay is called next', nextAtMs }
+  }
   if (current !== undefined && ageMs < init.sessionMs && init.callable) {
     return keepSession(init, current, sinceMs, elapsedMs)
   }
@@ -119,6 +130,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
 
 /** How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. */
 const RELAY_AFTER_MS = 2000
+/** A link that was up without a relay has this long to come up there again: most interruptions are short. */
+const DIRECT_STAYS_MS = 3000
 /** How long one relay is tried before the next one. */
 const RELAY_TURN_MS = 2000
 /** One of so many turns is one of the direct candidates. */
@@ -127,12 +140,17 @@ const RELAY_TURNS = 4
 const DIRECT_AGAIN_MS = 400
 const DIRECT_TURN_MS = 1200
 
-/** The relay has given the pair another port, for example because one end has another identity. */
-function movedPlace(relays: readonly RelayPlace[], current: AddressPort | undefined): RelayPlace | undefined {
+/**
+ * The relay has given the pair another port, for example because one end has another identity. Or it relays no longer,
+ * for example because its gateway is about to leave, and there is another one.
+ */
+function movedPlace({ relays = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
+  const current = link?.at
   if (current === undefined || !isRelayPort(current.port) || relays.some(({ at }) => sameAddressPort(at, current)))
     return undefined
-  const { address } = current
-  return relays.find(({ at }) => formatAddress(at.address) === formatAddress(address))
+  const address = formatAddress(current.address)
+  if (candidates.some((one) => one.address === address && one.port === current.port)) return undefined
+  return relays.find(({ at }) => formatAddress(at.address) === address) ?? relays[0]
 }
 
 function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
@@ -147,17 +165,28 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const { relays = [], health, monotonicMs, link } = init
   if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
   const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
-  const afterMs = health.state === 'down' ? 0 : RELAY_AFTER_MS
+  const afterMs = health.state === 'down' ? (wasDirect(init) ? DIRECT_STAYS_MS : 0) : RELAY_AFTER_MS
   if (elapsedMs < afterMs) return undefined
   const turn = Math.floor((elapsedMs - afterMs) / RELAY_TURN_MS)
   if (turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0) return undefined
-  const other = turn === 0 ? relays.find(({ at }) => !sameAddressPort(at, link?.at)) : undefined
+  const other = turn === 0 ? relays.find(({ at }) => !sameAddressPort(at, init.upAt ?? link?.at)) : undefined
   const place = other ?? relays[turn % relays.length]
   if (place === undefined) return undefined
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
   const endMs = Math.min(endsMs, afterMs + (turn + 1) * RELAY_TURN_MS)
   return { ...throughRelay(place), ...(keepsSession ? {} : { attempt }), nextAtMs: health.sinceMs + endMs }
+}
+
+/** By where the link was when it was up: the call through a relay changes where it is. */
+function wasDirect({ upAt }: EndpointChoiceInit): boolean {
+  return upAt !== undefined && !isRelayPort(upAt.port)
+}
+
+function staysDirect(init: EndpointChoiceInit): boolean {
+  const { relays = [], health, monotonicMs } = init
+  if (relays.length === 0 || health?.state !== 'down' || !wasDirect(init)) return false
+  return monotonicMs - health.sinceMs < DIRECT_STAYS_MS
 }
 
 function keep(at: AddressPort, why: string): EndpointChoice {

@@ -147,7 +147,8 @@ export interface StatusInit {
 export function planStatus(init: StatusInit): Gateway {
   // The message names everything that failed in a round, which may be hundreds of routes.
   const failure = init.failure === undefined ? undefined : fitted(init.failure)
-  const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
+  const relays = relaysInUse(init)
+  const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link, relays)))
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure: failure?.message })
   return {
     apiVersion: 'sealane.io/v1alpha1',
@@ -216,7 +217,12 @@ function failureText(message: string): string {
 /** Message of a link that is up although the gateway process at its far end does not answer. */
 const PROCESS_SILENT = 'the lane carries traffic, but the remote gateway process does not answer'
 
-function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
+function connection(
+  init: StatusInit,
+  lane: LanePlan,
+  planned: PlannedLink,
+  relays: readonly RelayInUse[],
+): ConnectionStatus {
   const link = init.laneStates.get(lane.remoteLane)?.links.get(linkKey(planned))
   const key = healthKey(lane.remoteLane, planned.cluster)
   const health = init.health.get(key)
@@ -233,7 +239,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): Con
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
-    ...usingRelay(init, link?.at),
+    ...usingRelay(relays, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
@@ -296,15 +302,26 @@ function trouble(init: StatusInit, { lane, planned, link, state }: ReportedLink)
   return { ...found, message: fitText(found.message, MAX_CONNECTION_MESSAGE_LENGTH) }
 }
 
+interface RelayInUse {
+  readonly cluster: string
+  readonly relays: true
+  readonly at: AddressPort | undefined
+}
+
+/** The far ends that relay, once for all connections: there may be very many of these. */
+function relaysInUse({ lanes, laneStates }: StatusInit): readonly RelayInUse[] {
+  return lanes.flatMap(({ remoteLane, links }) => {
+    const states = laneStates.get(remoteLane)?.links
+    return links.flatMap((link) => {
+      if (link.relays === undefined) return []
+      return [{ cluster: link.cluster, relays: link.relays, at: states?.get(linkKey(link))?.at }]
+    })
+  })
+}
+
 /** The member that relays, by the address to which packets go: a process that has just started has no binding yet. */
-function usingRelay(
-  { lanes, laneStates }: StatusInit,
-  at: AddressPort | undefined,
-): Pick<ConnectionStatus, 'usingRelay'> {
-  const links = lanes.flatMap((lane) =>
-    lane.links.map((link) => ({ ...link, at: laneStates.get(lane.remoteLane)?.links.get(linkKey(link))?.at })),
-  )
-  const relay = relayOf(at, links)
+function usingRelay(relays: readonly RelayInUse[], at: AddressPort | undefined): Pick<ConnectionStatus, 'usingRelay'> {
+  const relay = relayOf(at, relays)
   return relay === undefined ? {} : { usingRelay: relay.cluster }
 }
 

@@ -120,6 +120,8 @@ export interface GatewayWorld {
   readonly nextIdentity?: string
   /** Where relays take packets for far ends that are bound there too, by linkKey(), best first. Absent: nowhere. */
   readonly relayPlaces?: ReadonlyMap<string, readonly RelayPlace[]>
+  /** Where packets of links with such places went when these were up last, by linkKey(). Absent: not known. */
+  readonly upAt?: ReadonlyMap<string, AddressPort>
   /** Relayed links, by linkKey(), that are called at the far end's own addresses now (ReturnTries). Absent: none. */
   readonly triesDirect?: ReadonlySet<string>
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */

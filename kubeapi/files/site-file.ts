@@ -22,6 +22,7 @@ import {
   firstPublicPort,
   isCalledAlike,
   overlayPortProblem,
+  relayProblem,
   portRange,
   publicAddressProblem,
 } from '../../model/lanes/lanes.ts'
@@ -366,6 +367,9 @@ function* badPorts({ gateways, overlay }: SiteDocument['spec']): Generator<Compl
       const reason = `spec.gateways[${i}].listenPort: ${problem}`
       yield { at: ['spec', 'gateways', i, 'listenPort'], reason }
     }
+    const relays = gateway.relay === true && problem === undefined ? relayProblem(gateway, overlay?.port) : undefined
+    if (relays !== undefined)
+      yield { at: ['spec', 'gateways', i, 'relay'], reason: `spec.gateways[${i}].relay: ${relays}` }
     // Without ports, the gateways may be on standby for one another behind an address that moves with them.
     const first = gateways.slice(0, i).findIndex((other) => {
       return isCalledAlike(other, gateway) && [other, gateway].some(({ publicPort }) => publicPort !== undefined)

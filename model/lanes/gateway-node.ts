@@ -209,7 +209,7 @@ function statedCalls({ metadata: { name, annotations = {} } }: Node, overlayPort
     refuse(ANNOTATION_RELAY, `expected ${RELAY_VALUE}, or no such annotation`)
   const relay = offer === undefined ? undefined : true
   const listenPort = portOf(ANNOTATION_LISTEN_PORT, 'listen')
-  if (relay !== undefined) refuse(ANNOTATION_RELAY, relayProblem(listenPort, overlayPort))
+  if (relay !== undefined) refuse(ANNOTATION_RELAY, relayProblem({ listenPort, publicPort }, overlayPort))
   return calledAt({ publicAddress, publicPort, listenPort, relay })
 }
 

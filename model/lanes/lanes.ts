@@ -96,6 +96,7 @@ export {
   calledAt,
   firstPortProblem,
   overlayPortProblem,
+  relayProblem,
   firstPublicPort,
   isCalledAlike,
   isPublicName,

@@ -7,6 +7,7 @@ import {
   LANE_BASE_PORT,
   LANE_PROBE_PORT,
   OVERLAY_PROBE_PORT,
+  RELAY_CALL_PORT,
   RELAY_LAST_PORT,
   RELAY_PORT,
   VXLAN_PORT,
@@ -54,6 +55,7 @@ type TakenPort = readonly [port: number, what: string]
 const TAKEN: readonly TakenPort[] = [
   [OVERLAY_PROBE_PORT, 'probes between nodes'],
   [LANE_PROBE_PORT, 'probes inside lanes'],
+  ...Array.from({ length: MAX_LANE + 1 }, (_, lane): TakenPort => [RELAY_CALL_PORT + lane, 'questions to relays']),
 ]
 const OVERLAY = 'the overlay between nodes'
 
@@ -105,15 +107,20 @@ export function overlayPortProblem(port: number): string | undefined {
   return `expected a port that Sealane does not use itself: ${isLanes ? portRange(LANE_BASE_PORT) : port} ${isLanes ? 'are' : 'is'} for ${what}`
 }
 
-/** Returns why a gateway that listens there cannot relay, as a clause; undefined if it can. The ports are UDP ports. */
+/**
+ * Returns why a gateway that is called there cannot relay, as a clause; undefined if it can. The ports are UDP ports. A
+ * gateway with other ports outside cannot, because ends find a relay at the same ports at its address.
+ */
 export function relayProblem(
-  listenPort: number = LANE_BASE_PORT,
+  { listenPort = LANE_BASE_PORT, publicPort = listenPort }: Undefinable<Pick<CalledAt, 'listenPort' | 'publicPort'>>,
   overlayPort: number = VXLAN_PORT,
 ): string | undefined {
   const isIn = (first: number, last: number): boolean => first <= RELAY_LAST_PORT && last >= RELAY_PORT
   const relays = `ports ${RELAY_PORT} to ${RELAY_LAST_PORT} are for relayed packets`
   if (isIn(listenPort, listenPort + MAX_LANE)) return `${relays}, and ${portRange(listenPort)} are for lanes`
-  return isIn(overlayPort, overlayPort) ? `${relays}, and ${overlayPort} is for the overlay between nodes` : undefined
+  if (isIn(overlayPort, overlayPort)) return `${relays}, and ${overlayPort} is for the overlay between nodes`
+  if (publicPort === listenPort) return undefined
+  return `${relays}, outside too: expected ${listenPort} as the public port, or none, not ${publicPort}`
 }
 
 /** Parses the decimal text of a first port. NaN if it is none. */

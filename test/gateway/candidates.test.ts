@@ -469,6 +469,34 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
   t.notMatch(said(['private 10.0.0.2', 'observed 203.0.113.9']), 'neither end')
 })
 
+t.test('which links are relayed is found without a look at all links for each of them', async (t) => {
+  const relays = 4
+  const links = Array.from({ length: 200 }, (_, i) => {
+    const [one] = planLanes(facing({ reported: ['private 10.0.0.2'] })).lanes[0]?.links ?? []
+    if (one === undefined) throw new Error('no link')
+    return { ...one, cluster: `far${i}`, endpoint: `far${i}`, ...(i < relays ? { relays: true as const } : {}) }
+  })
+  const [lane] = planLanes(facing({ reported: ['private 10.0.0.2'] })).lanes
+  if (lane === undefined) throw new Error('no lane')
+  let looks = 0
+  class Counting extends Map<string, LinkState> {
+    override get(name: string): LinkState | undefined {
+      looks += 1
+      return super.get(name)
+    }
+  }
+  const state = (at: string): LinkState => ({ at: parseAddressPort(at), carries: true, rxBytes: 0, txBytes: 0 })
+  const states = new Counting(
+    links.map((one, i) => [linkKey(one), state(i < relays ? `203.0.113.${i}:4500` : '203.0.113.2:4607')] as const),
+  )
+  const laneStates = new Map([[0, { identity: 'own', links: states }]])
+  const lanes = [{ ...lane, links }]
+  const { status } = planStatus({ ...STATUS, health: new Map(), lanes, laneStates, routed: new Set() })
+  t.equal(status?.connections.at(relays)?.usingRelay, 'far2')
+  t.equal(status?.connections[0]?.usingRelay, undefined)
+  t.ok(looks <= 3 * links.length, `${looks} looks`)
+})
+
 t.test('a far end at the address that the broker saw is behind NAT, also with the same port', async (t) => {
   const { lanes } = planLanes(facing({ reported: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
   const nat = (text: string): boolean | undefined => {

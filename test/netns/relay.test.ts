@@ -183,6 +183,33 @@ async function makeDevice(t: Test, { ns, device, keys, address, far, farKey }: L
   await ip(ns, `route add ${far}/32 dev ${device}`)
 }
 
+/** A pod of the relay's node calls from a port that the node has taken from those of the relay. */
+async function answered(t: Test, { pod, relay, stranger }: Pick<World, 'relay' | 'stranger'> & { pod: Netns }) {
+  await wire(pod, relay, ['eth0', 'pod'], ['10.9.0.2/24', '10.9.0.1/24'])
+  await ip(pod, 'route add default via 10.9.0.1')
+  await relay.exec('nft', ['-f', '-'], {
+    input: `table ip pods {
+      chain out {
+        type nat hook postrouting priority srcnat;
+        ip saddr 10.9.0.0/24 meta l4proto udp masquerade to :4640-4645
+      }
+    }`,
+  })
+  const echo = stranger.spawn(process.execPath, [
+    '-e',
+    `const socket = require('node:dgram').createSocket('udp4')
+    socket.on('message', (bytes, { port, address }) => socket.send(bytes, port, address)).bind(7777)`,
+  ])
+  const call = `
+    const socket = require('node:dgram').createSocket('udp4')
+    socket.on('message', () => process.exit(0))
+    setInterval(() => socket.send('hello', 7777, '198.51.102.2'), 100)
+    setTimeout(() => process.exit(1), 10_000)`
+  const { code } = await pod.tryExec(process.execPath, ['-e', call])
+  t.equal(code, 0, 'answers to pods that the node translates arrive')
+  echo.kill()
+}
+
 t.test('a link by a relay', { skip }, async (t) => {
   await withWorld(async ({ a, b, natA, natB, relay, stranger }) => {
     const [keys, keysA, keysB] = [generateWireguardKey(), generateWireguardKey(), generateWireguardKey()]
@@ -300,8 +327,8 @@ t.test('a link by a relay', { skip }, async (t) => {
       say: 'an end that is withdrawn is cut off',
     })
     server.child.kill('SIGTERM')
-    await eventually(async () => !(await relay.exec('nft', ['list', 'tables'])).includes('sealane'), {
-      say: 'nothing is left',
-    })
+    await eventually(() => server.child.exitCode !== null, { say: 'the relay ends' })
+    t.match(await relay.exec('nft', ['list', 'tables']), /sealane_relay/, 'packets go on until it is started again')
+    await withNetns((pod) => answered(t, { pod, relay, stranger }))
   })
 })

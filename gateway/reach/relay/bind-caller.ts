@@ -7,7 +7,7 @@
  *     └──────── refused, after a pause ──┘
  */
 import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
-import { type BindAnswer, NO_COOKIE, type Refusal, decodeAnswer, encodeQuestion } from './bind-frame.ts'
+import { type BindAnswer, NO_COOKIE, type Refusal, decodeAnswer, encodeQuestion, namedQuestion } from './bind-frame.ts'
 
 export interface BindCallerInit {
   /** endId() of this end and of the far one. */
@@ -94,9 +94,11 @@ export class BindCaller {
   take(bytes: Buffer, from: AddressPort, monotonicMs: number): boolean {
     const { relay, key, from: own, to } = this.#init
     if (!sameAddressPort(from, { address: relay.address, port: this.#port })) return false
-    const answer = decodeAnswer(bytes, key)
-    const isMine = answer?.from === own && answer.to === to && answer.counter === this.#counter
-    if (!isMine) return false
+    // What is cheap comes first: anyone can send octets of this form.
+    const named = namedQuestion(bytes)
+    const isMine = named?.from === own && named.to === to && named.counter === this.#counter
+    const answer = isMine ? decodeAnswer(bytes, key) : undefined
+    if (answer === undefined) return false
     const before = this.#state
     this.#unanswered = 0
     this.#takeAnswer(answer, monotonicMs)

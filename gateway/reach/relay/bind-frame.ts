@@ -156,6 +156,13 @@ export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
   return withMac(bytes, key)
 }
 
+/** The question that octets name as theirs, before anything is proven. Undefined unless they have an answer's form. */
+export function namedQuestion(bytes: Buffer): AnswerOf | undefined {
+  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC) return undefined
+  const counter = counterAt(bytes, 24)
+  return counter === undefined ? undefined : { ...endsOf(bytes), counter }
+}
+
 /** Returns undefined unless the octets are a well-formed answer with the MAC of this key. Never throws. */
 export function decodeAnswer(bytes: Buffer, key: Buffer): BindAnswer | undefined {
   if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined

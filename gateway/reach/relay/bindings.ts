@@ -3,7 +3,8 @@
  * happens comes in through one method, apply().
  *
  * A pair of ends has two ports, one for each end, from the first question that proves its sender until nothing has
- * passed for 5 minutes. Each of its ends is in one of two states:
+ * passed for 5 minutes, or for one minute if the far end was never bound. Until that is bound, the pair counts as one of
+ * the member that asked first alone, so that members cannot use up each other's pairs. Each of its ends is in one of two states:
  *
  *                    question with a cookie, at the end's port
  *      assigned  ─────────────────────────────────────────────►  bound at address:port
@@ -55,9 +56,9 @@ export interface PortRange {
 export interface BindingLimits {
   readonly mostEnds: number
   readonly mostPairs: number
-  /** Of all ends of one member. */
-  readonly mostPairsOfMember: number
-  /** Octets that a pair may send in a period, in both directions together. */
+  /** Of all ends of one member. Absent: a quarter of those for which there are ports. */
+  readonly mostPairsOfMember?: number
+  /** Octets that the ends of two members may send each other in a period, in both directions together. */
   readonly pairQuota: number
   /** Octets that the ends of one member may send in a period. */
   readonly memberQuota: number
@@ -67,7 +68,6 @@ export interface BindingLimits {
 export const DEFAULT_LIMITS: BindingLimits = {
   mostEnds: 4096,
   mostPairs: 1024,
-  mostPairsOfMember: 256,
   pairQuota: 1e12,
   memberQuota: 4e12,
   periodMs: 24 * 3_600_000,
@@ -133,6 +133,8 @@ export interface RelayPath {
 export const BIND_LIFE_MS = 30_000
 /** A pair that carries nothing for this time loses its ports. */
 export const PAIR_IDLE_MS = 300_000
+/** A pair of which only one end has ever been bound ends after this time. That end may ask again. */
+export const PAIR_ALONE_MS = 60_000
 /** A cookie is valid for one to two of these. */
 const COOKIE_SECRET_MS = 120_000
 /** Challenges to one address in a minute, so that nobody can use a relay against a third party. */
@@ -168,12 +170,12 @@ interface Side {
 
 interface Pair {
   readonly key: string
+  /** First the end that has asked for the pair. */
   readonly sides: readonly [Side, Side]
   /** Cookies of a pair that had the same ends before are not valid for this one. */
   readonly generation: string
   /** When packets passed last, or when the pair got its ports. */
   usedMs: number
-  spent: number
 }
 
 export class Bindings {
@@ -184,6 +186,9 @@ export class Bindings {
   /** The side that has a port, with its pair. */
   readonly #byPort = new Map<number, { readonly pair: Pair; readonly side: Side }>()
   readonly #spentByMember = new Map<string, number>()
+  /** By membersOf(). A pair that begins again has spent what it had. */
+  readonly #spentByPair = new Map<string, number>()
+  readonly #mostPairsOfMember: number
   /** Of members whose ends had a pair. */
   readonly #numbers = new Map<string, number>()
   readonly #challenged = new Map<string, { count: number; sinceMs: number }>()
@@ -195,6 +200,9 @@ export class Bindings {
   constructor(init: BindingsInit) {
     this.#init = init
     this.#nextPort = init.ports.first
+    const { ports, limits } = init
+    const mostPairs = Math.min(limits.mostPairs, Math.floor((ports.last - ports.first + 1) / 2))
+    this.#mostPairsOfMember = limits.mostPairsOfMember ?? Math.max(1, Math.floor(mostPairs / 4))
   }
 
   /** The only method that changes anything. */
@@ -306,7 +314,8 @@ export class Bindings {
     const far = this.#ends.get(question.to)
     // The same answer for an unknown end and for one with which no link is permitted, so that nothing is learnt.
     if (far === undefined || !this.#arePartners(end, far)) return refused('notAllowed')
-    if (this.#isSpent(end, pair) || this.#isSpent(far, pair)) return refused('quotaSpent')
+    if (this.#isSpent(end, far)) return refused('quotaSpent')
+    if (pair !== undefined && !this.#mayJoin(pair, end)) return refused('memberFull')
     if (port === this.#init.controlPort) {
       const isNew = pair === undefined
       const made = pair ?? this.#begin(end, far, nowMs)
@@ -399,10 +408,7 @@ export class Bindings {
   #begin(a: KnownEnd, b: KnownEnd, nowMs: number): Pair | Refusal {
     const { limits } = this.#init
     if (this.#pairs.size >= limits.mostPairs) return 'full'
-    for (const { member } of [a, b]) {
-      const own = [...this.#pairs.values()].filter(({ sides }) => sides.some(({ end }) => end.member === member))
-      if (own.length >= limits.mostPairsOfMember) return 'memberFull'
-    }
+    if (this.#isMemberFull(a)) return 'memberFull'
     const ports = this.#freePorts()
     if (ports === undefined) return 'full'
     const side = (end: KnownEnd, port: number): Side => ({ end, port, state: { is: 'assigned' }, newest: 0 })
@@ -411,12 +417,23 @@ export class Bindings {
       sides: [side(a, ports[0]), side(b, ports[1])],
       generation: this.#init.randomBytes(8).toString('hex'),
       usedMs: nowMs,
-      spent: 0,
     }
     this.#pairs.set(pair.key, pair)
     for (const { member } of [a, b]) if (!this.#numbers.has(member)) this.#numbers.set(member, this.#numbers.size + 1)
     for (const one of pair.sides) this.#byPort.set(one.port, { pair, side: one })
     return pair
+  }
+
+  /** Whether the end may be bound, which makes the pair one of its member's as well if another one has asked for it. */
+  #mayJoin({ sides: [asker, other] }: Pair, end: KnownEnd): boolean {
+    return asker.end === end || other.newest > 0 || !this.#isMemberFull(end)
+  }
+
+  #isMemberFull({ member }: RelayEnd): boolean {
+    const own = [...this.#pairs.values()].filter(({ sides: [asker, other] }) => {
+      return asker.end.member === member || (other.end.member === member && other.newest > 0)
+    })
+    return own.length >= this.#mostPairsOfMember
   }
 
   #numberOf({ member }: RelayEnd): number {
@@ -445,22 +462,18 @@ export class Bindings {
     if (nowMs - this.#periodSinceMs >= this.#init.limits.periodMs) {
       this.#periodSinceMs = nowMs
       this.#spentByMember.clear()
-      for (const pair of this.#pairs.values()) pair.spent = 0
+      this.#spentByPair.clear()
     }
     if (!isDue && nowMs - this.#sweptMs < 1000) return false
     this.#sweptMs = nowMs
     let isChanged = false
     for (const pair of this.#pairs.values()) {
-      let isBound = false
       for (const side of pair.sides) {
         const isOver = side.state.is === 'bound' && boundAt(side, nowMs) === undefined
         if (isOver) side.state = { is: 'assigned' }
-        isBound ||= side.state.is === 'bound'
         isChanged ||= isOver
       }
-      // A pair that was never bound has its ports no longer than a binding lasts.
-      const wasBound = pair.sides.some(({ newest }) => newest > 0)
-      const isOver = nowMs - pair.usedMs >= (isBound || wasBound ? PAIR_IDLE_MS : BIND_LIFE_MS)
+      const isOver = nowMs - pair.usedMs >= unusedLifeMs(pair)
       if (isOver) this.#end(pair)
       isChanged ||= isOver
     }
@@ -474,11 +487,12 @@ export class Bindings {
       if (known === undefined || count <= 0) continue
       const { pair, side } = known
       pair.usedMs = nowMs
-      pair.spent += count
+      const members = membersOf(pair.sides[0].end, pair.sides[1].end)
+      this.#spentByPair.set(members, (this.#spentByPair.get(members) ?? 0) + count)
       this.#spentByMember.set(side.end.member, (this.#spentByMember.get(side.end.member) ?? 0) + count)
     }
     for (const pair of this.#pairs.values()) {
-      if (!pair.sides.some(({ end }) => this.#isSpent(end, pair))) continue
+      if (!this.#isSpent(pair.sides[0].end, pair.sides[1].end)) continue
       for (const side of pair.sides) {
         isChanged ||= side.state.is === 'bound'
         side.state = { is: 'assigned' }
@@ -487,10 +501,21 @@ export class Bindings {
     return isChanged
   }
 
-  #isSpent({ member }: RelayEnd, pair: Pair | undefined): boolean {
+  #isSpent(a: RelayEnd, b: RelayEnd): boolean {
     const { pairQuota, memberQuota } = this.#init.limits
-    return (pair?.spent ?? 0) >= pairQuota || (this.#spentByMember.get(member) ?? 0) >= memberQuota
+    const isMemberSpent = ({ member }: RelayEnd): boolean => (this.#spentByMember.get(member) ?? 0) >= memberQuota
+    return (this.#spentByPair.get(membersOf(a, b)) ?? 0) >= pairQuota || isMemberSpent(a) || isMemberSpent(b)
   }
+}
+
+/** How long a pair that carries nothing has its ports. If it was never bound, no longer than a binding lasts. */
+function unusedLifeMs({ sides }: Pair): number {
+  if (sides.every(({ newest }) => newest > 0)) return PAIR_IDLE_MS
+  return sides.some(({ newest }) => newest > 0) ? PAIR_ALONE_MS : BIND_LIFE_MS
+}
+
+function membersOf(a: RelayEnd, b: RelayEnd): string {
+  return [a.member, b.member].sort().join(' ')
 }
 
 interface ProvenQuestion {

@@ -1,6 +1,6 @@
 /**
- * Who may use the relay of a gateway: the gateways of all members, as their Endpoints name them. A relay that learns of
- * an end that is gone ends its bindings at once. Pure.
+ * Who may use the relay of a gateway: the gateways of all members with which this one may have links, as their Endpoints
+ * name them. A relay that learns of an end that is gone ends its bindings at once. Pure.
  */
 import type { Endpoint } from '../../../model/model.ts'
 import type { CableRules } from '../../cable/cable.ts'
@@ -12,14 +12,16 @@ const MOST_ENDS_OF_MEMBER = 16
 /**
  * Each present identity, and each that an end is about to take, so that a rotation interrupts nothing. If several
  * Endpoints state one identity, it belongs to that with the first name, as it does for links (check-remotes.ts), and
- * a present identity precedes an announced one. Endpoints of which the cable can make nothing are left out.
+ * a present identity precedes an announced one. Endpoints of which the cable can make nothing are left out,
+ * and so are those of members whose Cluster object was refused, or has not arrived: the topology may keep them away.
  */
 export function planRelayEnds(
   endpoints: readonly Endpoint[],
+  accepted: ReadonlySet<string>,
   rules: Pick<CableRules, 'identityOf' | 'nextIdentityOf' | 'endpointProblem'>,
 ): readonly RelayEnd[] {
   const sorted = endpoints
-    .filter((one) => rules.endpointProblem(one) === undefined)
+    .filter((one) => accepted.has(one.spec.cluster) && rules.endpointProblem(one) === undefined)
     .sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
   const owners = new Map<string, string>()
   const counts = new Map<string, number>()

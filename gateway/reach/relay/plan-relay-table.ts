@@ -9,7 +9,8 @@
  *
  * Questions of ends (bind-frame.ts) have a first word of their own. They go to the socket of the port at which they
  * arrive, and are never forwarded, so no end can be bound through another relay, and relays form no circle. Anything
- * else from an address that is not bound is dropped.
+ * else from an address that is not bound is left alone until the kernel finds that it is for this node: the node may give
+ * pods that it translates ports from those of the relay, and their answers arrive there.
  */
 import type { NftBaseChain, NftMapType, NftStatement } from '../../../kernel/nft/nft.ts'
 import { type Address, type AddressPort, formatAddress } from '../../../model/addresses/addresses.ts'
@@ -64,6 +65,7 @@ const SET_ASKERS = 'askers'
 /** Before connection tracking (-200), and after all source NAT (100). */
 const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
 const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
+const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
 const LAST: NftBaseChain = { type: 'filter', hook: 'postrouting', priority: 300 }
 
 /** Strangers get this many questions through in a second, all together and each. Bound ends only have the latter. */
@@ -71,6 +73,7 @@ const QUESTIONS = 'limit rate over 1000/second burst 200 packets'
 const QUESTIONS_OF_ONE = 'limit rate over 50/second burst 100 packets'
 const MOST_ASKERS = 16_384
 
+const IS_QUESTION = `@th,64,32 0x${BIND_MAGIC.toString(16)}`
 const SENDER = 'ip saddr . udp sport . udp dport'
 /**
  * Routes into lanes do not apply to packets with this mark (RULE_LANES, RULE_NODE), as to those of the lanes themselves:
@@ -113,15 +116,17 @@ export function planRelayTable(init: RelayTableInit): NftStatement[] {
       // Otherwise the kernel would answer that the port is unreachable, to whatever address the packet has.
       `udp dport != @${SET_OPEN} counter name closed drop`,
       `update @${SET_ASKERS} { ip saddr timeout 10s ${QUESTIONS_OF_ONE} } counter name asked-often drop`,
+      // A flood of questions must not fill the table of connections.
+      'notrack',
       `${SENDER} @${SET_KNOWN} accept`,
       `${QUESTIONS} counter name asked-often drop`,
     ]),
     ...chain('arrived', undefined, [
-      'notrack',
-      `@th,64,32 0x${BIND_MAGIC.toString(16)} goto questions`,
+      `${IS_QUESTION} goto questions`,
       // A rule ends where a map has no element, and then the address is still that of the relay.
       `ip daddr set ${SENDER} map @${MAP_ADDRESSES}`,
-      `ip daddr ${address} counter name unbound drop`,
+      `ip daddr ${address} accept`,
+      'notrack',
       `update @${SET_RATES} { udp dport ${overRate(init.bytesPerSecond)} } counter name over-rate drop`,
       `meta mark set udp dport map @${MAP_MEMBERS}`,
       `update @${SET_MEMBER_RATES} { meta mark ${memberRate} } counter name over-member-rate drop`,
@@ -130,7 +135,11 @@ export function planRelayTable(init: RelayTableInit): NftStatement[] {
       `udp dport set ${SENDER} map @${MAP_PORTS}`,
     ]),
     ...chain('to-relay', RAW, [`ip daddr ${address} udp dport ${ports} goto arrived`]),
-    // A flood of questions must not fill the table of connections, nor must their answers.
+    ...chain('unbound', INPUT, [
+      `${IS_QUESTION} accept`,
+      `ip daddr ${address} udp dport ${ports} counter name unbound drop`,
+    ]),
+    // Nor must the answers.
     ...chain('answers', RAW_OUTPUT, [`ip saddr ${address} udp sport ${ports} notrack`]),
     ...chain('from-relay', LAST, [`meta mark ${MARK} ${sourcePort} ip saddr set ${address} meta mark set 0x0`]),
   ]

@@ -50,35 +50,48 @@ export interface RelayUseInit {
   readonly hidden: boolean
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
-  /** The far end has not been bound at this relay for some time, although this end is. */
-  readonly isLonely: (key: string, relay: UsableRelay) => boolean
+  readonly worth: (key: string, relay: UsableRelay) => RelayWorth
 }
+
+/**
+ * How much a relay helps a link. Lonely: this end has been bound there for some time, and the far end has not.
+ * Useless: it has bound nothing for some time, or packets through it got no answer.
+ */
+export type RelayWorth = 'good' | 'lonely' | 'useless'
 
 /** A link is bound at so many relays, so that the loss of one is only a change of address. */
 const RELAYS_OF_LINK = 2
-/** Including those at which the far end is not bound. */
+/** Including those that are lonely or useless now: the far end may come, and a relay may be well again. */
 const MOST_RELAYS_OF_LINK = 4
 /** The ports of a relay suffice for about a hundred pairs. */
-const MOST_WANTS = 512
+export const MOST_WANTS = 512
 
 /** The bindings that this node wants, those of one link in the order in which they are used. */
-export function planRelayUse({ links, ownEndpoint, hidden, keeps, isLonely }: RelayUseInit): readonly RelayWant[] {
+export function planRelayUse({ links, ownEndpoint, hidden, keeps, worth }: RelayUseInit): readonly RelayWant[] {
   const relays = usableRelays(links)
   if (relays.length === 0) return []
   const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
     const { key, remoteLane, identity } = link
-    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => isLonely(key, relay)).map((relay) => {
+    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => worth(key, relay)).map((relay) => {
       return { key, remoteLane, identity, relay }
     })
   })
   return wants.slice(0, MOST_WANTS)
 }
 
-/** A link that works without a relay has none. */
+/** A link that works without a relay has none. One whose relay no longer offers that is to move to another one. */
 function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {
-  return hidden && link.hidden && (link.state !== 'up' || relayOf(link.at, links) !== undefined)
+  return hidden && link.hidden && (link.state !== 'up' || isAtOther(link, links))
+}
+
+/** The packets of the link go to a port of relays, at the address of another far end. */
+function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boolean {
+  if (at === undefined || !isRelayPort(at.port)) return false
+  return links.some(
+    (one) => one.cluster !== cluster && one.at !== undefined && compareAddresses(one.at.address, at.address) === 0,
+  )
 }
 
 function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
@@ -88,15 +101,18 @@ function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
   })
 }
 
-function chosen(sorted: readonly UsableRelay[], isLonely: (relay: UsableRelay) => boolean): readonly UsableRelay[] {
-  const some: UsableRelay[] = []
-  let bound = 0
-  for (const relay of sorted) {
-    if (bound >= RELAYS_OF_LINK || some.length >= MOST_RELAYS_OF_LINK) break
-    some.push(relay)
-    if (!isLonely(relay)) bound += 1
-  }
-  return some
+/**
+ * The first good ones, of two members if possible, because the gateways of one member may be lost together. Then those
+ * where this end waits, so that the two ends meet, and useless ones only if there is room: they make room for others.
+ */
+function chosen(sorted: readonly UsableRelay[], worth: (relay: UsableRelay) => RelayWorth): readonly UsableRelay[] {
+  const those = (of: RelayWorth): UsableRelay[] => sorted.filter((relay) => worth(relay) === of)
+  const good = those('good')
+  const [first] = good
+  const others = good.slice(1).filter(({ cluster }) => cluster !== first?.cluster)
+  const same = good.slice(1).filter(({ cluster }) => cluster === first?.cluster)
+  const wanted = [...(first === undefined ? [] : [first]), ...others, ...same].slice(0, RELAYS_OF_LINK)
+  return [...wanted, ...those('lonely'), ...those('useless')].slice(0, MOST_RELAYS_OF_LINK)
 }
 
 /**

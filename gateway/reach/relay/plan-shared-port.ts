@@ -23,6 +23,8 @@ export interface SharedPort {
 const TABLE = NFT_TABLE_REACH
 const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
 const AFTER_NAT: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -90 }
+/** More than relays answer. Anyone can send octets that begin like an answer, and each costs the process time. */
+const ANSWERS = 'limit rate over 2000/second burst 1000 packets'
 const IS_MESSAGE = `@th,64,32 0x${BIND_MAGIC.toString(16)}`
 
 /** Statements that replace the whole table in one transaction. If no port is shared, they only remove it. */
@@ -47,7 +49,13 @@ export function planSharedPorts(shared: readonly SharedPort[]): NftStatement[] {
     rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
     { verb: 'add-chain', table: TABLE, chain: 'answers', base: AFTER_NAT },
     rule('answers', `${IS_MESSAGE} udp dport set udp dport map @sockets`),
+    rule('answers', `${IS_MESSAGE} udp dport ${socketRange(shared)} ${ANSWERS} drop`),
   ]
+}
+
+function socketRange(shared: readonly SharedPort[]): string {
+  const sockets = shared.map(({ socket }) => socket)
+  return `${Math.min(...sockets)}-${Math.max(...sockets)}`
 }
 
 function portMap(name: string, pairs: readonly (readonly [number, number])[]): NftStatement[] {

@@ -4,15 +4,15 @@
  */
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
-import { formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
-import { bindKey, endId } from './bind-frame.ts'
+import { bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
-import type { RelayWant, UsableRelay } from './plan-relay-use.ts'
+import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
 
 export interface RelayCallsDeps {
@@ -37,12 +37,17 @@ export interface OwnEnd {
 interface Call {
   readonly want: RelayWant
   readonly caller: BindCaller
-  /** Since when this end is bound and the far end is not, in milliseconds of the monotonic clock. */
-  aloneSinceMs: number | undefined
+  /** endId() of this end and of the far one. */
+  readonly from: string
+  readonly to: string
+  /** Since when not both ends are bound, in milliseconds of the monotonic clock. */
+  idleSinceMs: number | undefined
 }
 
-/** A far end that is bound nowhere after this time uses other relays, or none. */
-const LONELY_MS = 5000
+/** A relay at which not both ends are bound after this time makes room for another one. */
+export const IDLE_RELAY_MS = 5000
+/** One that was of no use is not chosen before others for so long. */
+export const USELESS_RELAY_MS = 60_000
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -51,7 +56,12 @@ export class RelayCalls {
   readonly #table: TableApplier
   readonly #sockets = new Map<number, ProbeSocket>()
   #calls: ReadonlyMap<string, Call> = new Map()
-  #hasTable = false
+  /** The same calls, by endsName(). */
+  #byEnds: ReadonlyMap<string, readonly Call[]> = new Map()
+  /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
+  readonly #useless = new Map<string, number>()
+  /** At first, one of an earlier run of the process may be there. */
+  #hasTable = true
 
   constructor(deps: RelayCallsDeps) {
     const { nft, clock } = deps
@@ -75,7 +85,14 @@ export class RelayCalls {
       if (call !== undefined && ports.has(want.remoteLane)) calls.set(name, call)
     }
     const ended = [...this.#calls].some(([name, { caller }]) => isBound(caller) && !calls.has(name))
+    const nowMs = this.#deps.clock.monotonic()
+    for (const [name, { want, idleSinceMs = nowMs }] of this.#calls) {
+      const isUseless = !calls.has(name) && nowMs - idleSinceMs >= IDLE_RELAY_MS
+      if (isUseless) this.#useless.set(callName(want.key, want.relay), nowMs + USELESS_RELAY_MS)
+    }
+    for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
+    this.#byEnds = Map.groupBy(calls.values(), endsName)
     const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
@@ -114,13 +131,32 @@ export class RelayCalls {
     return places
   }
 
-  /** Whether this end has been bound there for some time without the far end. */
-  isLonely(key: string, relay: UsableRelay): boolean {
+  /** How much the relay has helped the link, by linkKey(). */
+  worth(key: string, relay: UsableRelay): RelayWorth {
     const nowMs = this.#deps.clock.monotonic()
-    return [...this.#calls.values()].some(({ want, aloneSinceMs }) => {
-      const isThis = want.key === key && callName(key, want.relay) === callName(key, relay)
-      return isThis && aloneSinceMs !== undefined && nowMs - aloneSinceMs >= LONELY_MS
+    const name = callName(key, relay)
+    if (nowMs < (this.#useless.get(name) ?? -Infinity)) return 'useless'
+    for (const { want, caller, idleSinceMs = nowMs } of this.#calls.values()) {
+      if (want.key !== key || callName(key, want.relay) !== name) continue
+      if (nowMs - idleSinceMs >= IDLE_RELAY_MS) return isBound(caller) ? 'lonely' : 'useless'
+    }
+    return 'good'
+  }
+
+  /** Relays that refuse this gateway, each with its reasons, sorted. */
+  refusals(): readonly string[] {
+    const all = [...this.#calls.values()].flatMap(({ want, caller }) => {
+      return caller.state.is === 'refused' ? [`${want.relay.cluster}: ${caller.state.why}`] : []
     })
+    return [...new Set(all)].sort()
+  }
+
+  /** Packets of the link got no answer at this place, although both ends are bound there. */
+  failed(key: string, at: AddressPort): void {
+    for (const { want, caller } of this.#calls.values()) {
+      const isThis = want.key === key && caller.state.is === 'bound' && sameAddressPort(caller.state.at, at)
+      if (isThis) this.#useless.set(callName(key, want.relay), this.#deps.clock.monotonic() + USELESS_RELAY_MS)
+    }
   }
 
   close(): void {
@@ -130,8 +166,8 @@ export class RelayCalls {
 
   #look(call: Call, nowMs: number): void {
     const { state } = call.caller
-    const isAlone = state.is === 'bound' && !state.isFarBound
-    call.aloneSinceMs = isAlone ? (call.aloneSinceMs ?? nowMs) : undefined
+    const isOfUse = state.is === 'bound' && state.isFarBound
+    call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
   }
 
   #keepSockets(lanes: ReadonlySet<number>): void {
@@ -157,16 +193,21 @@ export class RelayCalls {
   }
 
   #take(lane: number, bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    const named = namedQuestion(bytes)
+    const calls = named === undefined ? [] : (this.#byEnds.get(endsName(named)) ?? [])
+    if (calls.length === 0) return
     const nowMs = this.#deps.clock.monotonic()
     const at = { address: parseAddress(from.address), port: from.port }
-    let changed = false
-    for (const call of this.#calls.values()) {
+    let [isChanged, isDue] = [false, false]
+    for (const call of calls) {
       if (call.want.remoteLane !== lane) continue
-      if (call.caller.take(bytes, at, nowMs)) changed = true
+      const dueMs = call.caller.dueMs
+      if (call.caller.take(bytes, at, nowMs)) isChanged = true
+      isDue ||= call.caller.dueMs !== dueMs
       this.#look(call, nowMs)
     }
-    if (changed) this.#deps.onChange()
-    this.#deps.onDue()
+    if (isChanged) this.#deps.onChange()
+    if (isDue) this.#deps.onDue()
   }
 
   async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {
@@ -195,6 +236,10 @@ function isBound({ state }: BindCaller): boolean {
   return state.is === 'bound'
 }
 
+function endsName({ from, to }: Pick<Call, 'from' | 'to'>): string {
+  return `${from} ${to}`
+}
+
 function callName(key: string, { endpoint, identity, address }: UsableRelay): string {
   return [key, endpoint, identity, formatAddress(address)].join('|')
 }
@@ -204,11 +249,11 @@ function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
   const secret = own?.agree(want.relay.identity)
   if (own === undefined || secret === undefined) return undefined
   const { clusterset, identity } = own
+  const [from, to] = [endId(clusterset, identity), endId(clusterset, want.identity)]
   const caller = new BindCaller({
-    from: endId(clusterset, identity),
-    to: endId(clusterset, want.identity),
+    ...{ from, to },
     key: bindKey({ secret, clusterset, relay: want.relay.identity, end: identity }),
     relay: { address: want.relay.address, port: RELAY_PORT },
   })
-  return { want, caller, aloneSinceMs: undefined }
+  return { want, caller, from, to, idleSinceMs: undefined }
 }

@@ -12,7 +12,6 @@ import {
   elementDiff,
   elementStatements,
   formatNft,
-  removeTable,
 } from '../../../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probing/probing.ts'
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
@@ -84,7 +83,7 @@ export class RelayServer {
     if (this.#bindings.apply({ kind: 'ends', ends, mayLink }).isChanged) this.#loop.poke()
   }
 
-  /** Serves until the signal, then removes the table. Throws KernelError if that fails. */
+  /** Serves until the signal. The table stays, so that a restart of the process does not cut links. */
   async run(signal: AbortSignal): Promise<void> {
     try {
       await this.#loop.run(signal)
@@ -92,7 +91,6 @@ export class RelayServer {
       for (const { close } of this.#sockets.values()) close()
       this.#sockets.clear()
     }
-    await removeTable(this.#deps.nft, NFT_TABLE_RELAY, AbortSignal.timeout(5000))
   }
 
   async #round(signal: AbortSignal): Promise<void> {

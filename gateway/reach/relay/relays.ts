@@ -5,22 +5,38 @@
  */
 import { randomBytes } from 'node:crypto'
 import { ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
+import { removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
-import { type Address, formatAddress, ipv4Among, parseAddress } from '../../../model/addresses/addresses.ts'
+import {
+  type Address,
+  type AddressPort,
+  formatAddress,
+  ipv4Among,
+  parseAddress,
+  sameAddressPort,
+} from '../../../model/addresses/addresses.ts'
 import {
   type EndpointCandidate,
   MEMBERSHIP_NAME,
+  NFT_TABLE_RELAY,
   RELAY_LAST_PORT,
   RELAY_PORT,
   endpointName,
 } from '../../../model/model.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
-import { type GatewayConfig, type GatewayDeps, type GatewayWorld, healthKey, loopDeps } from '../../world/world.ts'
+import {
+  type GatewayConfig,
+  type GatewayDeps,
+  type GatewayLaneConfig,
+  type GatewayWorld,
+  healthKey,
+  loopDeps,
+} from '../../world/world.ts'
 import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, type RelayWant, planRelayUse, relayOf } from './plan-relay-use.ts'
+import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPort, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, RelayCalls } from './relay-calls.ts'
 import { RelayServer } from './relay-server.ts'
 
@@ -43,9 +59,17 @@ interface PlannedLane {
   })[]
 }
 
+interface PlannedLanes {
+  readonly lanes: readonly PlannedLane[]
+  /** The clusters with which this one may have links. */
+  readonly clusters: readonly { readonly id: string }[]
+}
+
 interface Planned {
   readonly world: GatewayWorld
   readonly wants: readonly RelayWant[]
+  /** Ids of the clusters with which this one may have links. */
+  readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
   readonly ports: ReadonlyMap<number, number>
 }
@@ -68,13 +92,19 @@ export class Relays {
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
   readonly #tries = new ReturnTries()
+  readonly #turns = new RelayTurns()
+  /** Where packets of links went when these were up last, by linkKey(). */
+  #upAt: ReadonlyMap<string, AddressPort> = new Map()
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
   #triesDirect: ReadonlySet<string> = new Set()
   #own: OwnEnd | undefined
   #serving: Serving | undefined
+  /** At first, one of an earlier run of the process may be there. */
+  #mayHaveTable = true
   #trouble = ''
+  #noted = ''
 
   constructor(deps: GatewayDeps, init: RelaysInit) {
     this.#deps = deps
@@ -89,49 +119,65 @@ export class Relays {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect'> {
+  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt'> {
     const relayPlaces = this.#calls.places()
     return {
-      ...(relayPlaces.size === 0 ? {} : { relayPlaces }),
+      ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
     }
   }
 
   /** Takes the plan of a round, and the world from which it was made. */
-  planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly PlannedLane[] }): void {
+  planned(world: GatewayWorld, { lanes, clusters }: PlannedLanes): void {
     const [own] = world.lanes
     if (own === undefined) return
+    const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
+    const accepted = new Set(clusters.map(({ id }) => id))
+    // Without a relay there is nothing to choose, however many links there are.
+    const hasRelay = lanes.some(({ links }) => links.some(({ relays }) => relays === true))
+    this.#planned = { world, accepted, ports, wants: hasRelay ? this.#choose(world, own, lanes) : [] }
+    if (!hasRelay) [this.#triesDirect, this.#upAt] = [new Set(), new Map()]
+    this.#loop.poke()
+  }
+
+  #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
     const hidden = isOwnLaneHidden(world, own)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
-    const returning = lanes
-      .flatMap((lane) => lane.links)
-      .map(({ candidates, ...link }) => {
-        const used = links.find(({ key }) => key === linkKey(link))
-        return {
-          key: linkKey(link),
-          isRelayed: relayOf(used?.at, links) !== undefined,
-          isUp: used?.state === 'up',
-          isCallable: !(hidden && link.hidden),
-          where: JSON.stringify([hidden, candidates]),
-        }
-      })
+    const relays = links.filter((link) => link.relays === true)
+    const candidatesOf = new Map(
+      lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
+    )
+    const returning = links.map(({ key, at, state, hidden: isFarHidden }) => {
+      const isRelayed = relayOf(at, relays) !== undefined
+      return {
+        ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) },
+        hasPlaces: (candidatesOf.get(key) ?? []).length > 0,
+        where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
+      }
+    })
+    this.#upAt = new Map(
+      links.flatMap(({ key, state, at }) => {
+        // During a try the address is not that at which the link is up.
+        const known = state !== 'up' || this.#triesDirect.has(key) ? this.#upAt.get(key) : at
+        return known === undefined ? [] : [[key, known] as const]
+      }),
+    )
     const before = this.#triesDirect
     this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
+    for (const { key, at } of this.#turns.look(links, world.monotonicMs)) this.#calls.failed(key, at)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
     const wants = planRelayUse({
       links,
       ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
       hidden,
       keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
-      isLonely: (key, relay) => this.#calls.isLonely(key, relay),
+      worth: (key, relay) => this.#calls.worth(key, relay),
     })
-    const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
-    this.#planned = { world, wants, ports }
-    this.#loop.poke()
     if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
+    return wants
   }
 
-  /** Asks, and serves, until the signal. Bindings end by themselves. */
+  /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
       await this.#loop.run(signal)
@@ -144,10 +190,11 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, ports } = this.#planned
-    await this.#serve(world)
+    const { world, wants, ports, accepted } = this.#planned
+    await this.#serve(world, accepted, signal)
     await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
     const dueMs = this.#calls.send()
+    this.#note(wants.length, this.#calls.refusals())
     if (dueMs !== Infinity) this.#wake.at(dueMs)
   }
 
@@ -163,11 +210,16 @@ export class Relays {
     return this.#own
   }
 
-  async #serve(world: GatewayWorld): Promise<void> {
+  async #serve(world: GatewayWorld, accepted: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const [lane] = world.lanes
     const offers = lane?.relay === true && !isOwnLaneHidden(world, lane)
-    const own = offers ? await this.#ownEnd(world) : undefined
-    const address = offers ? addressHere(world) : undefined
+    if (!offers) {
+      await this.#stopServing()
+      if (this.#mayHaveTable) await removeTable(this.#deps.nft, NFT_TABLE_RELAY, signal)
+      this.#mayHaveTable = false
+      return
+    }
+    const [own, address] = [await this.#ownEnd(world), addressHere(world)]
     if (own === undefined || address === undefined) {
       await this.#stopServing()
       return
@@ -178,7 +230,7 @@ export class Relays {
       this.#serving = this.#start(name, own, address)
     }
     // A member's own gateways reach each other without a relay.
-    this.#serving.server.setEnds(planRelayEnds(world.endpoints, this.#deps.cable.rules), (a, b) => a !== b)
+    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), (a, b) => a !== b)
   }
 
   #start(name: string, { clusterset, identity, agree }: OwnEnd, address: Address): Serving {
@@ -192,17 +244,29 @@ export class Relays {
         ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT },
       },
     )
+    this.#mayHaveTable = true
     const stop = new AbortController()
     const ended = server.run(stop.signal).catch(onError)
     logger.info(`relays between other members at UDP ${RELAY_PORT} to ${RELAY_LAST_PORT}`)
     return { name, server, stop, ended }
   }
 
+  /** The table stays: the packets of bound pairs go on. */
   async #stopServing(): Promise<void> {
     const serving = this.#serving
     this.#serving = undefined
     serving?.stop.abort()
     await serving?.ended
+  }
+
+  /** Says once what this gateway does not get from relays. */
+  #note(wants: number, refusals: readonly string[]): void {
+    const most = wants < MOST_WANTS ? [] : [`it asks for at most ${MOST_WANTS} bindings`]
+    const why = [...most, ...refusals].join('; ')
+    if (why === this.#noted) return
+    this.#noted = why
+    if (why === '') this.#deps.logger.info('no relay refuses this gateway any more')
+    else this.#deps.logger.info('relays do not serve all links of this gateway', { why })
   }
 
   /** The loops try again; a failure that stays is logged once. */
@@ -238,8 +302,35 @@ function addressHere(world: GatewayWorld): Address | undefined {
   return found === undefined ? undefined : parseAddress(found)
 }
 
-// When relayed links are called at the far ends' own addresses again: once for each list of addresses, when one of the
-// two ends can be called from outside at last. The try costs the link packets if nothing answers there.
+// Relays that let nothing through, although both ends are bound there.
+
+/** A call through a relay without an answer for so long has failed: somewhat less than its turn (choose-endpoint.ts). */
+export const RELAY_FAILS_MS = 1500
+
+/** Remembers since when links that are not up are called through the relay at which they are. */
+export class RelayTurns {
+  #turns: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number }> = new Map()
+
+  /** Takes all links. Returns those whose call has failed, with the place, as long as they are called there. */
+  look(
+    links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
+    nowMs: number,
+  ): { readonly key: string; readonly at: AddressPort }[] {
+    const turns = new Map<string, { readonly at: AddressPort; readonly sinceMs: number }>()
+    for (const { key, state, at } of links) {
+      if (state === 'up' || at === undefined || !isRelayPort(at.port)) continue
+      const before = this.#turns.get(key)
+      turns.set(key, before !== undefined && sameAddressPort(before.at, at) ? before : { at, sinceMs: nowMs })
+    }
+    this.#turns = turns
+    return [...turns].flatMap(([key, { at, sinceMs }]) => (nowMs - sinceMs >= RELAY_FAILS_MS ? [{ key, at }] : []))
+  }
+}
+
+// When relayed links are called at the far ends' own addresses again: at once for each list of addresses, when one of the
+// two ends can be called from outside at last, and then after pauses that grow, because the path may have been
+// interrupted for a short time only. Ends that nothing can call from outside may reach each other all the same, for
+// example by private addresses. A try costs the link packets if nothing answers there.
 
 export interface ReturningLink {
   /** linkKey(). */
@@ -249,6 +340,8 @@ export interface ReturningLink {
   readonly isUp: boolean
   /** One of the two ends can be called from outside, as far as is known. */
   readonly isCallable: boolean
+  /** The far end has addresses to try. */
+  readonly hasPlaces: boolean
   /** Where the far end may be called: any text that differs if that does. */
   readonly where: string
 }
@@ -257,10 +350,16 @@ export interface ReturningLink {
 export const RETURN_TRY_MS = 2500
 /** A link is tried at most once in this time. */
 export const RETURN_APART_MS = 60_000
+/** The pause doubles with each try at the same addresses, up to this one. */
+export const RETURN_LONGEST_MS = 1_800_000
 
 interface Try {
   readonly where: string
+  /** Since when the link waits for its next try. */
   readonly sinceMs: number
+  readonly pauseMs: number
+  /** When the last try began. -Infinity: there was none. */
+  readonly triedMs: number
 }
 
 export class ReturnTries {
@@ -270,12 +369,10 @@ export class ReturnTries {
   look(links: readonly ReturningLink[], nowMs: number): ReadonlySet<string> {
     const known = new Set(links.map(({ key }) => key))
     for (const key of this.#tries.keys()) if (!known.has(key)) this.#tries.delete(key)
-    for (const { key, isRelayed, isUp, isCallable, where } of links) {
-      const last = this.#tries.get(key)
-      const isOver = last === undefined || nowMs - last.sinceMs >= RETURN_APART_MS
-      if (isRelayed && isUp && isCallable && isOver && last?.where !== where) {
-        this.#tries.set(key, { where, sinceMs: nowMs })
-      }
+    for (const link of links) {
+      const next = nextTry(link, this.#tries.get(link.key), nowMs)
+      if (next === undefined) this.#tries.delete(link.key)
+      else this.#tries.set(link.key, next)
     }
     return this.#within(RETURN_TRY_MS, nowMs)
   }
@@ -286,6 +383,27 @@ export class ReturnTries {
   }
 
   #within(ms: number, nowMs: number): ReadonlySet<string> {
-    return new Set([...this.#tries].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < ms ? [key] : [])))
+    return new Set([...this.#tries].flatMap(([key, { triedMs }]) => (nowMs - triedMs < ms ? [key] : [])))
   }
+}
+
+/** What is remembered of a link after a look at it. Undefined: nothing. */
+function nextTry(
+  { isRelayed, isUp, isCallable, hasPlaces, where }: ReturningLink,
+  last: Try | undefined,
+  nowMs: number,
+): Try | undefined {
+  const waitedMs = nowMs - (last?.sinceMs ?? -Infinity)
+  // A link that has been up without a relay for the time of the pause begins with short pauses again.
+  if (!isRelayed) return last !== undefined && isUp && waitedMs >= last.pauseMs ? undefined : last
+  if (!isUp || !hasPlaces) return last
+  // The addresses of an end that cannot be called were tried just before the relay.
+  if (last === undefined && !isCallable) {
+    return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }
+  }
+  const isOther = isCallable && last?.where !== where
+  const isDue = isOther ? nowMs - (last?.triedMs ?? -Infinity) >= RETURN_APART_MS : waitedMs >= (last?.pauseMs ?? 0)
+  if (!isDue) return last
+  const pauseMs = isOther || last === undefined ? RETURN_APART_MS : Math.min(2 * last.pauseMs, RETURN_LONGEST_MS)
+  return { where, sinceMs: nowMs, pauseMs, triedMs: nowMs }
 }

@@ -26,6 +26,8 @@ interface Row {
   readonly relays?: readonly string[]
   /** The link is relayed and is called directly. */
   readonly direct?: boolean
+  /** Where the link was when it was up last. */
+  readonly upAt?: string
   /** How many seconds ago the far end called from ROAMED. */
   readonly called?: number
   /** The text `how address: why`, followed by `call <attempt>` and `again in <seconds>` if the choice has them. */
@@ -341,6 +343,22 @@ const ROWS: Row[] = [
     want: 'try 203.0.113.2:4605: relayed by riga',
   },
   {
+    say: 'up through a relay that is about to leave',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.3:4603', handshake: 100 },
+    health: ['up', 100],
+    want: 'try 203.0.113.1:4601: relayed by oslo',
+  },
+  {
+    say: 'up directly, at a port like those of relays',
+    candidates: endpoint('paris', 'gw', 0, ['public 198.51.100.20:4650']).spec.candidates,
+    relays: RELAYS,
+    peer: { at: '198.51.100.20:4650', handshake: 100 },
+    health: ['up', 100],
+    want: 'keep 198.51.100.20:4650: the remote gateway answers',
+  },
+  {
     say: 'up directly, at the address of a relay',
     candidates: TWO,
     relays: RELAYS,
@@ -356,6 +374,53 @@ const ROWS: Row[] = [
     peer: { at: '203.0.113.1:4601', handshake: 2 },
     health: ['down', 0],
     want: 'try 203.0.113.2:4605: relayed by riga, again in 1',
+  },
+  {
+    say: 'the session stays on the other one',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '203.0.113.2:4605', handshake: 20 },
+    upAt: '203.0.113.1:4601',
+    health: ['down', 0.5],
+    want: 'try 203.0.113.2:4605: relayed by riga, again in 0.5',
+  },
+  {
+    say: 'a link that was up without a relay has time to come up again',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '10.0.0.2:4500', handshake: 20 },
+    upAt: '10.0.0.2:4500',
+    health: ['down', 1],
+    want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 2',
+  },
+  {
+    say: 'it does not come up, and the session goes on over a relay',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '10.0.0.2:4500', handshake: 20 },
+    upAt: '10.0.0.2:4500',
+    health: ['down', 3],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+  },
+  {
+    say: 'where it stays',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '203.0.113.1:4601', handshake: 20 },
+    upAt: '10.0.0.2:4500',
+    health: ['down', 4],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+  },
+  {
+    say: 'no address to call before the relays',
+    candidates: [],
+    relays: RELAYS,
+    health: ['connecting', 0.5],
+    want: 'wait: the remote gateway publishes no candidates; a relay is called next, again in 1.5',
   },
   {
     say: 'the far end has come over the other one',
@@ -420,7 +485,8 @@ t.test('choices', async (t) => {
       const [cluster = '', at = ''] = words.split(' ')
       return { cluster, at: parseAddressPort(at) }
     })
-    const paths = { candidates, relays, triesDirect: row.direct === true }
+    const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
+    const paths = { candidates, relays, triesDirect: row.direct === true, upAt }
     const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }

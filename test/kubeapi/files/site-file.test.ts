@@ -123,6 +123,18 @@ t.test('a gateway behind a router: a name, and ports inside and outside', async 
     ],
     ['{ node: gw, publicPort: 65529 }', 'spec.gateways[0].publicPort: expected 1 to 65528, got 65529'],
     ['{ node: gw, relay: yes }', 'spec.gateways[0].relay: expected true, got'],
+    [
+      '{ node: gw, relay: true, listenPort: 4593 }',
+      'spec.gateways[0].relay: ports 4600 to 4799 are for relayed packets, and 4593 to 4600 are for lanes',
+    ],
+    [
+      '{ node: gw, relay: true, publicAddress: gw.example.org, publicPort: 51820 }',
+      'spec.gateways[0].relay: ports 4600 to 4799 are for relayed packets, outside too: expected 4500 as the public port, or none, not 51820',
+    ],
+    [
+      '{ node: gw, listenPort: 4575 }',
+      'spec.gateways[0].listenPort: expected ports that Sealane does not use itself: 4575 to 4582 contain 4580, for questions to relays',
+    ],
     ['{ node: gw, listenPort: "4500" }', 'spec.gateways[0].listenPort: expected'],
     [
       '{ node: gw, listenPort: 4805 }',

@@ -123,6 +123,11 @@ t.test('an offer to relay', async (t) => {
   t.match(taken('4593'), /ports 4600 to 4799 are for relayed packets, and 4593 to 4600 are for lanes$/)
   t.match(taken('4799'), /and 4799 to 4806 are for lanes$/)
   for (const port of ['4592', '4800']) t.equal(taken(port), undefined)
+  const outside = (annotations: Record<string, string>) =>
+    gatewayProblem(offering({ 'sealane.io/public-address': '203.0.113.9', ...annotations }))?.message
+  t.match(outside({ 'sealane.io/public-port': '51820' }), /outside too: expected 4500 as the public port, or none/)
+  t.equal(outside({ 'sealane.io/public-port': '4500' }), undefined)
+  t.equal(outside({ 'sealane.io/public-port': '6000', 'sealane.io/listen-port': '6000' }), undefined)
   t.match(gatewayProblem(offering({}), 4700)?.message, /and 4700 is for the overlay between nodes$/)
   const row = { node: 'n1', relay: true } as const
   t.match(withGatewayLabels(node({}), [row]).metadata.annotations, { 'sealane.io/relay': 'true' })

@@ -5,6 +5,7 @@ import { type BindAnswer, NO_COOKIE, QUESTION_BYTES } from '../../../../gateway/
 import {
   BIND_LIFE_MS,
   CHALLENGES_TO_ADDRESS,
+  PAIR_ALONE_MS,
   PAIR_IDLE_MS,
   type QuestionOutcome,
 } from '../../../../gateway/reach/relay/bindings.ts'
@@ -336,7 +337,7 @@ t.test('an end that asks without a pause is answered some times a second', async
 t.test('as many pairs as there are ports, and as a member may have', async (t) => {
   const why = (answer: BindAnswer | undefined): string | undefined =>
     answer?.type === 'refused' ? answer.why : answer?.type
-  const few = new RelayStage({ ports: { first: 4601, last: 4605 } })
+  const few = new RelayStage({ ports: { first: 4601, last: 4605 }, limits: { mostPairsOfMember: 9 } })
   const paris = few.end('paris')
   const others = [1, 2, 3].map((i) => few.end(`site-${i}`))
   t.same(
@@ -352,7 +353,9 @@ t.test('as many pairs as there are ports, and as a member may have', async (t) =
   t.equal(why(limited.prove(oslo[0], one, { at: A })), 'assigned')
   t.equal(why(limited.prove(oslo[1], two_, { at: A })), 'assigned')
   t.equal(why(limited.prove(oslo[0], three, { at: A })), 'memberFull')
-  t.equal(why(limited.prove(three, oslo[0], { at: C })), 'memberFull', 'nor if the other side asks')
+  const asked = limited.prove(three, oslo[0], { at: C })
+  t.equal(why(asked), 'assigned', 'it is not their pair')
+  t.equal(why(limited.prove(oslo[0], three, { at: A })), 'memberFull', 'nor can they make it theirs')
   t.equal(why(limited.prove(one, three, { at: C })), 'assigned', 'others go on')
 
   const tiny = new RelayStage({ limits: { mostPairs: 1, mostEnds: 3 } })
@@ -360,6 +363,44 @@ t.test('as many pairs as there are ports, and as a member may have', async (t) =
   t.equal(tiny.send(tiny.bytes(ends[3], ends[0]), A).outcome, 'unknownEnd', 'the fourth of three')
   t.equal(why(tiny.prove(ends[0], ends[1], { at: A })), 'assigned')
   t.equal(why(tiny.prove(ends[0], ends[2], { at: A })), 'full')
+})
+
+t.test('one member that asks for all others leaves pairs to these', async (t) => {
+  const stage = new RelayStage({ ports: { first: 4601, last: 4640 } })
+  const paris = stage.end('paris')
+  const others = Array.from({ length: 20 }, (_, i) => stage.end(`site-${i}`))
+  const answers = others.map((other) => stage.prove(paris, other, { at: A })?.type)
+  t.equal(answers.filter((type) => type === 'assigned').length, 5, 'a quarter of twenty pairs')
+  const [one, two_] = others as [TestEnd, TestEnd]
+  t.match(stage.prove(one, two_, { at: B }), { type: 'assigned' }, 'what paris has begun is not theirs')
+  t.ok(stage.bind(one, paris, B) > 0, 'they may be bound where paris has asked')
+})
+
+t.test('a pair at which the far end never arrives has its ports for a minute', async (t) => {
+  const { stage, a, b } = two()
+  const toA = stage.bind(a, b, A)
+  for (let waitedMs = 0; waitedMs < PAIR_ALONE_MS; waitedMs += 10_000) {
+    t.match(stage.prove(a, b, { at: A, port: toA }), { type: 'bound' })
+    await stage.clock.advance(10_000)
+  }
+  stage.bindings.apply({ kind: 'time' })
+  t.same(stage.bindings.openPorts(), [])
+  t.ok(stage.bind(a, b, A) > 0, 'it may ask again')
+})
+
+t.test('a pair that begins again has spent what it had', async (t) => {
+  const { stage, a, b } = two({ limits: { pairQuota: 1000 } })
+  const toA = stage.bind(a, b, A)
+  stage.bind(b, a, B)
+  stage.carry(toA, 600)
+  await stage.clock.advance(PAIR_IDLE_MS)
+  stage.bindings.apply({ kind: 'time' })
+  t.same(stage.bindings.openPorts(), [])
+  const again = stage.bind(a, b, A)
+  stage.bind(b, a, B)
+  stage.carry(again, 400)
+  t.same(stage.bindings.paths(), [])
+  t.match(stage.prove(a, b, { at: A }), { type: 'refused', why: 'quotaSpent' })
 })
 
 t.test('quotas of a pair and of a member, until the period ends', async (t) => {
@@ -451,7 +492,10 @@ t.test('invariants hold for any sequence of events', async (t) => {
   let seen = 0
   await fc.assert(
     fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-      const stage = new RelayStage({ ports: { first: 4601, last: 4606 }, limits: { pairQuota: 1000 } })
+      const stage = new RelayStage({
+        ports: { first: 4601, last: 4606 },
+        limits: { pairQuota: 1000, mostPairsOfMember: 9 },
+      })
       const ends = ['paris', 'oslo', 'rome', 'paris'].map((member) => stage.end(member))
       const proven = new Set<string>()
       let allowed = ends

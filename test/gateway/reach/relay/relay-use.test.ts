@@ -2,7 +2,14 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
-import { RETURN_APART_MS, RETURN_TRY_MS, ReturnTries } from '../../../../gateway/reach/relay/relays.ts'
+import {
+  RELAY_FAILS_MS,
+  RETURN_APART_MS,
+  RETURN_LONGEST_MS,
+  RETURN_TRY_MS,
+  RelayTurns,
+  ReturnTries,
+} from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
 
 const OWN = 'paris.gw1-lane0'
@@ -24,11 +31,13 @@ interface Wanted {
   readonly hidden?: boolean
   readonly keeps?: readonly string[]
   readonly lonely?: readonly string[]
+  readonly useless?: readonly string[]
 }
 
-function wanted({ links, hidden = true, keeps = [], lonely = [] }: Wanted): string[] {
-  const isLonely = (_key: string, { cluster }: { readonly cluster: string }) => lonely.includes(cluster)
-  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), isLonely })
+function wanted({ links, hidden = true, keeps = [], lonely = [], useless = [] }: Wanted): string[] {
+  const worth = (_key: string, { cluster }: { readonly cluster: string }) =>
+    lonely.includes(cluster) ? 'lonely' : useless.includes(cluster) ? 'useless' : 'good'
+  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), worth })
   return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`).sort()
 }
 
@@ -45,6 +54,17 @@ t.test('links whose ends cannot be called have relays, if they do not work witho
     ['the relay cannot be called itself', { links: [relay('oslo', 1, { hidden: true }), roma] }, []],
     ['the link works without', { links: [oslo, link('roma', { state: 'up' })] }, []],
     ['the link works by the relay', { links: [oslo, link('roma', { state: 'up', at })] }, ['roma by oslo']],
+    [
+      'its relay is about to leave, and there is another one',
+      {
+        links: [
+          relay('riga', 2),
+          link('oslo', { hidden: false, state: 'up', at: parseAddressPort('203.0.113.1:4500') }),
+          link('roma', { state: 'up', at }),
+        ],
+      },
+      ['roma by riga'],
+    ],
     [
       'the far end was called directly just now',
       { links: [oslo, { ...roma, state: 'up' }], keeps: [roma.key] },
@@ -67,6 +87,47 @@ t.test('two relays, and more where the far end is not bound', async (t) => {
     'the lonely one stays',
   )
   t.equal(wanted({ links, lonely: ['r1', 'r2', 'r3', 'r4', 'r5', 'r6'] }).length, 4, 'but not all')
+})
+
+t.test('useless relays make room for others', async (t) => {
+  const links = [1, 2, 3, 4, 5, 6].map((number) => relay(`r${number}`, number)).concat(link('roma'))
+  const names = (init: Omit<Wanted, 'links'>): string[] =>
+    wanted({ links, ...init }).map((text) => text.replace('roma by ', ''))
+  const useless = ['r1', 'r2', 'r3', 'r4']
+  t.ok(['r5', 'r6'].every((one) => names({ useless }).includes(one)))
+  const all = ['r1', 'r2', 'r3', 'r4', 'r5', 'r6']
+  t.equal(names({ useless: all }).length, 4, 'they are tried again if there is no other one')
+  const lonely = names({ useless: all }).length === 4 ? all.filter((one) => !names({ useless: all }).includes(one)) : []
+  const rest = all.filter((one) => !lonely.includes(one))
+  t.ok(
+    lonely.every((one) => names({ lonely, useless: rest }).includes(one)),
+    'where this end waits, it stays',
+  )
+})
+
+t.test('the two relays of a link are of two members', async (t) => {
+  for (let number = 0; number < 8; number++) {
+    const big = [1, 2, 3].map((i) => relay('big', i, { endpoint: `big.gw${i}-lane0`, key: `big${i}` }))
+    const two = wanted({ links: [...big, relay('small', 9), link(`roma${number}`)] })
+    t.strictSame(new Set(two.map((text) => text.replace(/.* by /, ''))), new Set(['big', 'small']))
+  }
+  const big = [1, 2].map((i) => relay('big', i, { endpoint: `big.gw${i}-lane0`, key: `big${i}` }))
+  t.equal(wanted({ links: [...big, link('roma')] }).length, 2, 'if there is one member alone, two of its gateways')
+})
+
+t.test('a relay through which nothing comes has failed', async (t) => {
+  const turns = new RelayTurns()
+  const at = parseAddressPort('203.0.113.1:4607')
+  const look = (nowMs: number, change: Partial<LinkInUse> = {}) =>
+    turns.look([link('roma', { at, ...change })], nowMs).length
+  t.equal(look(0), 0)
+  t.equal(look(RELAY_FAILS_MS - 1), 0)
+  t.equal(look(RELAY_FAILS_MS), 1)
+  t.equal(look(RELAY_FAILS_MS + 1, { at: parseAddressPort('203.0.113.2:4609') }), 0, 'another relay')
+  t.equal(look(5000, { at: parseAddressPort('10.0.0.1:4500') }), 0, 'a call without a relay')
+  t.equal(look(6000), 0, 'its turn begins')
+  t.equal(look(9000, { state: 'up' }), 0, 'an answer')
+  t.equal(look(9001), 0)
 })
 
 t.test('both ends order relays alike, and a lost one leaves the order of the others', async () => {
@@ -108,19 +169,56 @@ t.test('an address is that of a relay by its port, too', async (t) => {
   t.equal(relayOf(undefined, links), undefined)
 })
 
-t.test('a relayed link is called directly once for each list of addresses, at most once in a minute', async (t) => {
+t.test('a relayed link is called directly for each list of addresses, at most once in a minute', async (t) => {
   const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, where: 'a' }
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, hasPlaces: true, where: 'a' }
   const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
-  t.equal(look(0, { isCallable: false }), 0, 'neither end can be called')
+  t.equal(look(0, { hasPlaces: false }), 0, 'there is nothing to call')
   t.equal(look(1, { isUp: false }), 0, 'a link that is down has other means')
   t.equal(look(1000), 1, 'one end can be called now')
   t.equal(look(1000 + RETURN_TRY_MS - 1, { isRelayed: false }), 1, 'it lasts whatever the link does')
   t.equal(look(1000 + RETURN_TRY_MS), 0)
   t.equal(tries.recent(1000 + RETURN_TRY_MS).size, 1, 'the bindings stay')
   t.equal(look(2000 + RETURN_TRY_MS, { where: 'b' }), 0, 'other addresses wait for a minute')
-  t.equal(look(1000 + RETURN_APART_MS), 0, 'the same addresses are not tried twice')
   t.equal(look(1000 + RETURN_APART_MS, { where: 'b' }), 1)
   tries.look([], 2000 + RETURN_APART_MS)
   t.equal(tries.recent(2000 + RETURN_APART_MS).size, 0, 'a link that is gone is forgotten')
+})
+
+t.test('tries at the same addresses come after pauses that grow, also if neither end can be called', async (t) => {
+  const base = { key: 'roma', isRelayed: true, isUp: true, hasPlaces: true, where: 'a' }
+  const tried = (isCallable: boolean): number[] => {
+    const tries = new ReturnTries()
+    const times: number[] = []
+    for (let nowMs = 0; nowMs <= 8 * RETURN_LONGEST_MS; nowMs += 10_000)
+      if (tries.look([{ ...base, isCallable }], nowMs).size > 0) times.push(nowMs / RETURN_APART_MS)
+    return times
+  }
+  t.strictSame(tried(true).slice(0, 8), [0, 1, 3, 7, 15, 31, 61, 91])
+  t.strictSame(tried(false).slice(0, 8), [1, 3, 7, 15, 31, 61, 91, 121], 'the addresses were tried before the relay')
+})
+
+t.test('an end that can be called at last is called at once', async (t) => {
+  const tries = new ReturnTries()
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
+  t.equal(tries.look([base], 0).size, 0)
+  t.equal(tries.look([{ ...base, isCallable: true, where: 'b' }], 1000).size, 1)
+})
+
+t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
+  for (const [say, directMs, wantMs] of [
+    ['soon', 30_000, 2 * RETURN_APART_MS],
+    ['late', 10 * RETURN_APART_MS, RETURN_APART_MS],
+  ] as const) {
+    const tries = new ReturnTries()
+    tries.look([base], 0)
+    t.equal(tries.look([base], RETURN_APART_MS).size, 1)
+    let nowMs = RETURN_APART_MS
+    tries.look([{ ...base, isRelayed: false }], (nowMs += directMs))
+    tries.look([base], nowMs)
+    const from = say === 'soon' ? RETURN_APART_MS : nowMs
+    t.equal(tries.look([base], from + wantMs - 1).size, 0, say)
+    t.equal(tries.look([base], from + wantMs).size, 1, say)
+  }
 })

@@ -1,0 +1,36 @@
+/** What a gateway looks at when it takes a plan. */
+import t from 'tap'
+import type { LinkState } from '../../../../gateway/cable/cable-driver.ts'
+import { Relays } from '../../../../gateway/reach/relay/relays.ts'
+import type { GatewayDeps } from '../../../../gateway/world/deps.ts'
+import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { key, world } from '../../support/worlds.ts'
+
+t.test('a plan without a relay costs nothing for each link', async (t) => {
+  let looks = 0
+  class Counting extends Map<string, LinkState> {
+    override get(name: string): LinkState | undefined {
+      looks += 1
+      return super.get(name)
+    }
+  }
+  const deps = { clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
+  const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
+  const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
+  const relays = new Relays(deps as unknown as GatewayDeps, { config, openSocket, onChange: () => undefined })
+  const links = Array.from({ length: 50 }, (_, i) => {
+    const [cluster, identity] = [`far${i}`, key(`far${i}`)]
+    return { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity, hidden: true, candidates: [] }
+  })
+  const here = world({ laneStates: new Map([[0, { identity: 'own', links: new Counting() }]]) })
+  const clusters = links.map(({ cluster }) => ({ id: cluster }))
+  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links }], clusters })
+  t.equal(looks, 0)
+  const [first] = links
+  if (first === undefined) throw new Error('no link')
+  const offered = [{ ...first, hidden: false, relays: true as const }, ...links.slice(1)]
+  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links: offered }], clusters })
+  t.equal(looks, links.length, 'one look at each with a relay')
+})
