@@ -175,11 +175,11 @@ function field(number: number, content: Uint8Array): Buffer {
 }
 
 t.test('an agent of an earlier release skips the record', (t) => {
-  // To that release, field 6 of RecordBody is as unknown as field 60 is to this one.
+  // To that release, field 6 of RecordBody is as unknown as field 100 is to this one.
   const { cluster, namespace, name } = RECORD.key
   const { revision, createdAtMs } = RECORD
   const known = wire.StoredRecord.encode({ cluster, namespace, name, revision, createdAtMs, body: undefined }).finish()
-  const body = field(6, field(60, Buffer.from([1, 2, 3])))
+  const body = field(6, field(100, Buffer.from([1, 2, 3])))
   t.equal(decodeRecordEvent(field(1, Buffer.concat([known, body]))), undefined)
   // Its removal comes with the name of its kind.
   const removal = wire.RecordEvent.encode({

@@ -100,6 +100,9 @@ function isSilent(text: string): boolean {
   return (3 * i + c) % 7 === 0
 }
 
+/** Of three clients. The kernel counts 768 octets for each datagram, and a socket takes 212,992 of them. */
+const EACH = 60
+
 const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i)
 
 for (const [kind, mmsg] of KINDS) {
@@ -112,9 +115,9 @@ for (const [kind, mmsg] of KINDS) {
       t.equal(server.isBatched, mmsg !== undefined)
       const clients = await Promise.all(range(3).map(() => client(t, host, server.port)))
       // The test sends all queries without a turn of the event loop, so that they wait together.
-      for (const i of range(100)) for (const [c, { socket }] of clients.entries()) socket.send(`${c}.${i}`)
+      for (const i of range(EACH)) for (const [c, { socket }] of clients.entries()) socket.send(`${c}.${i}`)
       const expected = (c: number): string[] =>
-        range(100).flatMap((i) => (isSilent(`${c}.${i}`) ? [] : [`re ${c}.${i}`]))
+        range(EACH).flatMap((i) => (isSilent(`${c}.${i}`) ? [] : [`re ${c}.${i}`]))
       await eventually(() => clients.every(({ received }, c) => received.length === expected(c).length))
       for (const [c, { received }] of clients.entries()) t.same(received, expected(c))
       t.same(dropped, [])
