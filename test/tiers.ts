@@ -134,9 +134,9 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|relayed-sites)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|relayed-back)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs)\.test/,
     ],
     changed:

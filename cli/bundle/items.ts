@@ -16,7 +16,7 @@ const ERROR = fields('type message code')
 /** The fields of Sealane's own log lines. A key that is not in this list is kept without its value. */
 export const LOG_FIELDS: AllowedFields = fields(
   'time level component msg reason why ' +
-    'accepted address addresses advice audit authority batch before brokers by cause cidrs cluster clusters clusterset ' +
+    'accepted address addresses advice audit authority batch before brokers by cause cidrs cluster clusters ' +
     'code command commands count device due endpoint epoch error family field file fingerprint flows from gateway ' +
     'had holder host hub hubs identity ids index insteadOf items kind lane leader lease left limit lines link ' +
     'links listen loop machine members method minutes name namespace nice node notCarried note objects octets of ' +

@@ -4,9 +4,9 @@ import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import type { Undo } from './support/fault.ts'
-import { hide } from './support/lost-faults.ts'
-import { withPlainSites } from './support/plain-sites.ts'
+import type { Undo } from '../netns/support/fault.ts'
+import { hide } from '../netns/support/lost-faults.ts'
+import { withPlainSites } from '../netns/support/plain-sites.ts'
 
 const HIDDEN = (name: string, uplinks: string, pods: string) => ({
   ...{ name, uplinks, pods, nodes: ['gw1'] },

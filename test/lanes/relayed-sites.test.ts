@@ -6,8 +6,8 @@ import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { hide } from './support/lost-faults.ts'
-import { type PlainSite, withPlainSites } from './support/plain-sites.ts'
+import { hide } from '../netns/support/lost-faults.ts'
+import { type PlainSite, withPlainSites } from '../netns/support/plain-sites.ts'
 
 const RELAY = (name: string, uplinks: string, pods: string) => ({
   ...{ name, uplinks, pods, nodes: ['gw1'] },
