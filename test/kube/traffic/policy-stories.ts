@@ -214,11 +214,11 @@ async function removePolicy(site: Site, name = NAME): Promise<void> {
   await site.api.delete(`${POLICY}/${name}`)
 }
 
-// It answers with the name of the cluster and its own address.
+// It answers with the name of the cluster and its own address. What it has not read when it closes becomes a reset.
 const SERVER =
   'use Socket; $SIG{PIPE} = "IGNORE"; socket(S, PF_INET, SOCK_STREAM, 0) && setsockopt(S, SOL_SOCKET, SO_REUSEADDR, 1) ' +
   '&& bind(S, sockaddr_in(42, INADDR_ANY)) && listen(S, 128) or die $!; ' +
-  'while (1) { accept(C, S) or next; my (undef, $at) = sockaddr_in(getsockname(C)); ' +
+  'while (1) { accept(C, S) or next; sysread(C, my $asked, 64); my (undef, $at) = sockaddr_in(getsockname(C)); ' +
   'syswrite(C, "$ARGV[0] " . inet_ntoa($at) . "\\n"); close C }'
 
 /** Makes or scales the pods that answer, and their Service. */
