@@ -155,8 +155,7 @@ export const LANE_REASONS = {
   NoLane: {
     means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
     todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',
-    todoAtSite:
-      'Check that `sealane up` runs on a node of `spec.gateways`, and that the other cluster has a gateway.',
+    todoAtSite: 'Check that `sealane up` runs on a node of `spec.gateways`, and that the other cluster has a gateway.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
   FarGatewayAwaited: {
