@@ -261,7 +261,7 @@ export class BalanceLoop {
     if (changes.length > 0) this.#deps.onBackends?.()
     if (checking) this.#lastCheckMs = started
     this.notReady = this.#waitingForAccess(world.exposure)
-    if (changes.length > 0) this.#countPorts(planner)
+    if (changes.length > 0) this.#deps.metrics.servicePorts.set(this.#family.family, planner.counts)
   }
 
   async #apply(wanted: WantedTable, checking: boolean, signal: AbortSignal): Promise<void> {
@@ -378,14 +378,6 @@ export class BalanceLoop {
       planner.replaceAll(this.#deps.caches.imports.list(), this.#deps.caches.slices.list())
     }
     return planner
-  }
-
-  #countPorts(planner: BalancePlanner): void {
-    const counts = { served: 0, refused: 0, dropped: 0 }
-    for (const { slots, dropped } of planner.ports().values()) {
-      counts[slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'] += 1
-    }
-    this.#deps.metrics.servicePorts.set(this.#family.family, counts)
   }
 
   /** The pods of the family are gone, or there never were any. An earlier run may have left a table. */

@@ -10,7 +10,7 @@ import {
   type ServiceKey,
   serviceKey,
 } from '../../model/model.ts'
-import { addressFamily } from '../world/world.ts'
+import { type PortCounts, addressFamily } from '../world/world.ts'
 import {
   type PortPlan,
   type ServiceContext,
@@ -36,6 +36,9 @@ export interface Traffic {
   of(service: ServiceImport, slices: readonly EndpointSlice[]): ServiceTraffic | undefined
 }
 
+/** What becomes of connections to a port: none of its backends is ready, or this node may use none of them. */
+type PortFate = keyof PortCounts
+
 /** Readiness that changes many times a second must not become as many changes of the kernel's table. */
 export const SHARES_HOLD_MS = 100
 const NO_TARGETS: ReadonlySet<string> = new Set()
@@ -53,6 +56,7 @@ export class BalancePlanner {
   /** Services that want the same port key. The first by name gets it. */
   readonly #claims = new Map<string, ServiceKey[]>()
   readonly #ports = new Map<string, PortPlan>()
+  readonly #counts: Record<PortFate, number> = { served: 0, refused: 0, dropped: 0 }
   readonly #dirty = new Set<ServiceKey>()
   /** Services whose clusters have shares. */
   readonly #shared = new Set<ServiceKey>()
@@ -162,6 +166,8 @@ export class BalancePlanner {
       if (samePlan(before, after)) continue
       if (after === undefined) this.#ports.delete(key)
       else this.#ports.set(key, after)
+      if (before !== undefined) this.#counts[fateOf(before)] -= 1
+      if (after !== undefined) this.#counts[fateOf(after)] += 1
       changes.push({ key, before, after })
       const owner = this.#claims.get(key)?.[0]
       if (atMs !== undefined && owner !== undefined && this.#shared.has(owner)) this.#changedAt.set(owner, atMs)
@@ -268,6 +274,11 @@ export class BalancePlanner {
     return this.#context.clustersetIpRange
   }
 
+  /** How many of ports() are served, refused and dropped. */
+  get counts(): PortCounts {
+    return { ...this.#counts }
+  }
+
   /** Everything planned so far, by port key. */
   ports(): ReadonlyMap<string, PortPlan> {
     return this.#ports
@@ -314,6 +325,10 @@ export class BalancePlanner {
     const first = this.#claims.get(port)?.[0]
     return first === undefined ? undefined : this.#plans.get(first)?.get(port)
   }
+}
+
+function fateOf({ slots, dropped }: PortPlan): PortFate {
+  return slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'
 }
 
 /** Parts of up to so many slots are planned the same whatever came before. */
