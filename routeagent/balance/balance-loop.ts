@@ -387,7 +387,8 @@ export class BalanceLoop {
 
   #countPorts(planner: BalancePlanner): void {
     const counts = { served: 0, refused: 0, dropped: 0 }
-    for (const { slots, dropped } of planner.ports().values()) {
+    for (const { slots, dropped, withdrawn } of planner.ports().values()) {
+      if (withdrawn === true) continue
       counts[slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'] += 1
     }
     this.#deps.metrics.servicePorts.set(this.#family.family, counts)
