@@ -59,7 +59,7 @@ export interface BalanceLoopDeps {
   readonly metrics: RouteAgentMetrics
   /** Whether a part of this process reads the samples of refused packets. */
   readonly samples?: { isFollowing(): boolean }
-  /** Called when the table was created or removed, or cannot be created for another reason than before. */
+  /** Called when the table was created or removed, is not to be, or cannot be created for another reason than before. */
   readonly onGuarding?: () => void
   /** Called when endpoints have changed and the table has them. */
   readonly onBackends?: () => void
@@ -145,6 +145,11 @@ export class BalanceLoop {
     return this.#table.world !== undefined
   }
 
+  /** It is not known yet whether this kernel takes the table of this family, or whether there is to be one. */
+  isUndecided(): boolean {
+    return !this.isGuarding() && !this.#resting && this.failure === undefined
+  }
+
   /** The prefixes of each other cluster, of the family. */
   callers(): NodeNftWorld['callers'] | undefined {
     return this.#world?.callers
@@ -214,7 +219,7 @@ export class BalanceLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const state = (): string | undefined => (this.isGuarding() ? 'guarding' : this.failure)
+    const state = (): string | undefined => (this.isGuarding() ? 'guarding' : this.#resting ? 'resting' : this.failure)
     const before = state()
     try {
       await this.reconcile(signal)
