@@ -160,6 +160,8 @@ async function withdrawn(t: Test, site: Site, client: Netns, far: Netns): Promis
     'table inet exporter',
     'chain in { type filter hook input priority -200; iifname sealane-vx drop; }',
   ]
+  const ours = [slice('web', 'milano', [WEB[4][2]!], PORTS), slice6('web', 'milano', [WEB[6][2]!], PORTS)]
+  for (const { metadata } of ours) site.api.drop('EndpointSlice', metadata.name, 'shop')
   for (const keeps of [true, false]) {
     const annotations = keeps ? { 'sealane.io/keeps-open': 'true' } : {}
     site.api.put(web)
@@ -190,7 +192,7 @@ async function withdrawn(t: Test, site: Site, client: Netns, far: Netns): Promis
     }
   }
   await far.exec('nft', [`delete ${nft}`])
-  site.api.put(web)
+  for (const object of [web, ...ours]) site.api.put(object)
 }
 
 interface Stream {
