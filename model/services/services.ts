@@ -87,12 +87,15 @@ export {
   ANNOTATION_DRAINED,
   ANNOTATION_DRAINED_NOW,
   type Drain,
+  type PortShares,
   type ServiceShares,
   type SharesChange,
   type SharesWorld,
   changesShares,
   drainOf,
   endedClusters,
+  sharesOfPort,
   sharesOfService,
   statedShares,
 } from './service-shares.ts'
+export { isPortNumber, portId, targetPorts } from './slice-ports.ts'
