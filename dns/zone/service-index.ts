@@ -85,7 +85,10 @@ export function serviceEntry(
   }
 }
 
-/** The ports of hosts that SRV records name: those in whose calls the cluster has a share, by any address of the host. */
+/**
+ * The ports of hosts that SRV records name: those in whose calls the cluster has a share, by any
+ * address of the host.
+ */
 class ChosenPorts {
   readonly #chosen: ChosenClusters
   /** By the array that hosts share, and by cluster and families. */

@@ -29,7 +29,10 @@ export interface SelectableCluster {
 /** A cluster that exports the service, with its endpoints of one port or of the whole service. */
 export interface ExportingCluster extends SelectableCluster {
   readonly ready: number
-  /** All endpoints, the ready ones included, without those that terminate and are not ready: a rollout is no failure. */
+  /**
+   * All endpoints, the ready ones included, without those that terminate and are not ready: a rollout
+   * is no failure.
+   */
   readonly total: number
   /** Endpoints that terminate and are not ready. Absent: none. They matter only where no endpoint is ready. */
   readonly terminating?: number
@@ -298,7 +301,8 @@ function reasonOf(
 
 /**
  * Takes fractions that add up to 1, or are all 0. Gives whole shares that add up to 10,000, by the largest remainder;
- * with equal remainders the first comes first. A fraction above 0 gets 1 at least, taken from the largest share: a cluster
+ * with equal remainders the first comes first. A fraction above 0 gets 1 at least, taken from the largest share: a
+ * cluster
  * that is to have calls is not left without any.
  */
 function apportioned(fractions: readonly number[]): number[] {

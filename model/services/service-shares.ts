@@ -86,7 +86,8 @@ export interface ServiceShares extends SharesPlan {
   /** The policy that counts. Undefined: none does. */
   readonly policy: AnyTrafficPolicy | undefined
   /**
-   * The ports whose shares are others than those of the service, because some of its endpoints do not serve them. Each is
+   * The ports whose shares are others than those of the service, because some of its endpoints do not serve them.
+   * Each is
    * in one plan. Mostly empty.
    */
   readonly ports: readonly PortShares[]
@@ -105,7 +106,8 @@ export function sharesOfPort(shares: ServiceShares, port: Parameters<typeof port
 }
 
 /**
- * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no clusters,
+ * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no
+ * clusters,
  * nothing is drained and all exporters may be called, so all ready endpoints count alike.
  */
 export function sharesOfService(

@@ -1,4 +1,7 @@
-/** The ports that an EndpointSlice serves, by protocol and name: by these a cluster exposes a port of a service. Pure. */
+/**
+ * The ports that an EndpointSlice serves, by protocol and name: by these a cluster exposes a port of
+ * a service. Pure.
+ */
 import type { EndpointSlice, ImportPort } from '../model.ts'
 
 /** A port by protocol and name: `TCP/http`, or `TCP/` without a name. */

@@ -205,7 +205,10 @@ export class TrafficReader {
     }
   }
 
-  /** Marks the clusters that egress rules shut or open. Labels of clusters matter too, because the rules select by them. */
+  /**
+   * Marks the clusters that egress rules shut or open. Labels of clusters matter too, because the rules
+   * select by them.
+   */
   #withoutEgress(self: string, before: SharesWorld['withoutEgress'] = new Set()): SharesWorld['withoutEgress'] {
     if (!this.#egressChanged && !this.#allChanged && this.#clusters.size === 0) return before
     const { access, clusters } = this.#caches

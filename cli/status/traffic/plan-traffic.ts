@@ -35,7 +35,8 @@ export interface TrafficRow extends ClusterShare {
 }
 
 /**
- * One row for each cluster of each service, or of those that `isWanted` chooses, by namespace, name and cluster. Ports with
+ * One row for each cluster of each service, or of those that `isWanted` chooses, by namespace, name and cluster.
+ * Ports with
  * other shares follow, with rows of their own.
  */
 export function trafficRows(

@@ -1,4 +1,7 @@
-/** Shares from the objects of a cluster: of ports, under egress rules, and to which clusters open connections are ended. */
+/**
+ * Shares from the objects of a cluster: of ports, under egress rules, and to which clusters open
+ * connections are ended.
+ */
 import fc from 'fast-check'
 import t from 'tap'
 import { clustersWithoutEgress } from '../../../model/access/access.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import fc from 'fast-check'
-import type { EndpointSlice, ServiceImport, SliceEndpoint } from '../../../model/objects.ts'
+import type { EndpointSlice, ImportPort, ServiceImport, SliceEndpoint } from '../../../model/objects.ts'
 import {
   AFFINITY_SLOTS,
   MAX_SERVICE_SLOTS,
