@@ -73,7 +73,14 @@ t.test('virtual nodes of others, and Windows: left out, and told', async (t) => 
     { name: 'virtual-node-aci-linux' },
     { name: 'win1', os: 'windows' },
     { name: 'edge1', labels: { 'node-role.kubernetes.io/edge': '' }, kubelet: 'v1.32.6-kubeedge-v1.21.0' },
-    { name: 'aks-ingress', labels: { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' } },
+    {
+      name: 'aks-ingress',
+      labels: {
+        'node-role.kubernetes.io/edge': '',
+        'node-role.kubernetes.io/agent': '',
+        'kubernetes.azure.com/cluster': 'mc',
+      },
+    },
   )
   t.equal(chosen, 'aks-ingress w1')
   const labels = (name: string) => plan.nodes.find((one) => one.node === name)?.labels
