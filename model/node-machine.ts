@@ -152,7 +152,10 @@ const PRODUCTS: readonly Product[] = [
     // Each of its labels is also another's: edge of ingress nodes, agent of all nodes of AKS. So the labels count
     // together only, and not in AKS. The taint edge alone is one of ingress nodes, too.
     name: 'KubeEdge',
-    together: { all: ['node-role.kubernetes.io/edge', 'node-role.kubernetes.io/agent'], none: /^kubernetes\.azure\.com\// },
+    together: {
+      all: ['node-role.kubernetes.io/edge', 'node-role.kubernetes.io/agent'],
+      none: /^kubernetes\.azure\.com\//,
+    },
     info: { kubeletVersion: /kubeedge/i },
   },
   { name: 'marked as a virtual node', labels: { [LABEL_VIRTUAL_NODE]: 'any' } },

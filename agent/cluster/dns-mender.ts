@@ -89,11 +89,7 @@ export class DnsMender {
     return (this.#trouble = worst ?? (known === undefined ? undefined : { ...known, isLost: false }))
   }
 
-  async #mend(
-    wired: WiredMap,
-    { forwardTo }: WiredDns,
-    signal: AbortSignal,
-  ): Promise<DnsTrouble | undefined> {
+  async #mend(wired: WiredMap, { forwardTo }: WiredDns, signal: AbortSignal): Promise<DnsTrouble | undefined> {
     const { maps } = this.#deps
     const title = `ConfigMap ${wired.namespace}/${wired.name}`
     try {

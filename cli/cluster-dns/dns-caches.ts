@@ -89,7 +89,8 @@ function programOf(present: readonly DnsObject[], workload: DnsObject): CachePro
   const inFront =
     listensLinkLocal(present, workload) ||
     listensOnDummy(present, workload) ||
-    isRedirectedTo(present, workload) || NODE_CACHE.test(workload.metadata.name)
+    isRedirectedTo(present, workload) ||
+    NODE_CACHE.test(workload.metadata.name)
   if (!inFront) return undefined
   return containers.some(isCoreDns) ? 'coredns' : 'unknown'
 }

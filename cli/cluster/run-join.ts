@@ -175,7 +175,9 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
   say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
   for (const { node, labels, annotations } of plan.nodes) {
     for (const pair of Object.entries(labels))
-      say(`  ${pair[0] === LABEL_VIRTUAL_NODE ? 'a virtual node' : 'a gateway'}: kubectl label node ${node} ${nodeMarkText(pair)}\n`)
+      say(
+        `  ${pair[0] === LABEL_VIRTUAL_NODE ? 'a virtual node' : 'a gateway'}: kubectl label node ${node} ${nodeMarkText(pair)}\n`,
+      )
     for (const pair of Object.entries(annotations))
       say(`  its address: kubectl annotate node ${node} ${nodeMarkText(pair)}\n`)
   }

@@ -209,9 +209,7 @@ function counts(world: World, workload: unknown): boolean {
   const known = RUNNING.get(world)
   if (known !== undefined) return !known
   const rows = (Object.keys(ROWS) as ProductName[]).map(rowOf).filter(({ kind }) => kind === 'DaemonSet')
-  const runs = world
-    .list('DaemonSet')
-    .some((one) => !isSwitchedOff(one) && rows.some((row) => isOfProduct(one, row)))
+  const runs = world.list('DaemonSet').some((one) => !isSwitchedOff(one) && rows.some((row) => isOfProduct(one, row)))
   RUNNING.set(world, runs)
   return !runs
 }

@@ -185,7 +185,12 @@ async function readOne(
           )
         : [await reader.get(apiVersion, kind, name, namespace, signal)]
     if (found.length > MOST_OBJECTS && wanted.for.length > 0) {
-      unread.push({ what: whatOf(wanted), why: `only the first ${MOST_OBJECTS} were read`, weaker: wanted.for, isCut: true })
+      unread.push({
+        what: whatOf(wanted),
+        why: `only the first ${MOST_OBJECTS} were read`,
+        weaker: wanted.for,
+        isCut: true,
+      })
     }
     const read = found.slice(0, MOST_OBJECTS)
     // The items of a list do not contain apiVersion and kind.

@@ -53,9 +53,7 @@ export function bestGateways<T extends GatewayTraits>(all: readonly T[]): readon
 /** Whether only the public address and the zone tell the two apart. */
 function isLike(a: GatewayTraits, b: GatewayTraits): boolean {
   const isTransient = ({ transient }: GatewayTraits): boolean => transient !== undefined
-  return (
-    a.isLabelled === b.isLabelled && isTransient(a) === isTransient(b) && a.isControlPlane === b.isControlPlane
-  )
+  return a.isLabelled === b.isLabelled && isTransient(a) === isTransient(b) && a.isControlPlane === b.isControlPlane
 }
 
 function rank({ isLabelled, transient, publicAddress, isControlPlane }: GatewayTraits): number {

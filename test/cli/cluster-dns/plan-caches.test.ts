@@ -280,7 +280,10 @@ t.test('a CoreDNS on the network of the nodes with an address that no node has i
   }
   const plan = planClusterDns('coredns', [main, at(true), map('198.18.0.53')], OPTIONS)
   t.same(changed(plan), ['ConfigMap kube-system/coredns', dummy].sort())
-  t.match(plan.changes.map(({ after }) => after?.data?.['Corefile'] ?? '').join(''), /    bind 198\.18\.0\.53\n    errors/)
+  t.match(
+    plan.changes.map(({ after }) => after?.data?.['Corefile'] ?? '').join(''),
+    /    bind 198\.18\.0\.53\n    errors/,
+  )
 })
 
 t.test('what is no cache is left alone', async (t) => {

@@ -303,7 +303,11 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
       NAMESPACE,
       signal,
     )
-    return [missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`, ...leftOut, ...held.map(heldText)].join('; ')
+    return [
+      missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`,
+      ...leftOut,
+      ...held.map(heldText),
+    ].join('; ')
   }
   const dead: DaemonPod = { on: 'w3', ready: false }
   t.equal(await look({ on: 'w1' }, { on: 'w2' }, dead), 'done; node w3 is not ready')
@@ -395,7 +399,11 @@ t.test('parts in one order, with the trouble of the first', async (t) => {
     held: [],
   })
   t.strictSame(await look(1, 1), { missing: { what: 'gateway', why: 'gateway 0 of 1 ready' }, leftOut: [], held: [] })
-  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), { missing: undefined, leftOut: [], held: [] })
+  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), {
+    missing: undefined,
+    leftOut: [],
+    held: [],
+  })
 })
 
 t.test('a Deployment is not held up by a pod on a node that is not ready', async (t) => {

@@ -61,14 +61,19 @@ t.test('it listens where the block for ordinary names does', async (t) => {
   t.same(head(ODD), ['clusterset.local:5353 {', '    errors'])
   t.same(head(NODE_LOCAL), ['clusterset.local:53 {', '    bind 169.254.20.10 10.43.0.10'])
   const bound = ['clusterset.local:53 {', '    bind 169.254.20.10']
-  t.same(head('(c) {\n bind 169.254.20.10\n cache 30\n}\n.:53 {\n import c\n forward . 1.1.1.1\n}\n'), bound, 'a snippet')
+  t.same(
+    head('(c) {\n bind 169.254.20.10\n cache 30\n}\n.:53 {\n import c\n forward . 1.1.1.1\n}\n'),
+    bound,
+    'a snippet',
+  )
   t.same(head('(c) { bind 169.254.20.10 }\n.:53 { import c\n}\n'), bound, 'in one line')
   t.same(
     head('(b) {\n bind 169.254.20.10\n}\n(c) {\n import b\n}\n.:53 {\n import c\n import x/*.override\n}\n'),
     bound,
     'a snippet of a snippet, beside a folder of additions',
   )
-  const kubernetes = '(k) {\n kubernetes cluster.local\n bind 169.254.20.10\n}\n.:54 {\n}\ncluster.local:53 {\n import k\n}\n'
+  const kubernetes =
+    '(k) {\n kubernetes cluster.local\n bind 169.254.20.10\n}\n.:54 {\n}\ncluster.local:53 {\n import k\n}\n'
   t.same(head(kubernetes), bound, 'the plugin kubernetes of a snippet')
 })
 

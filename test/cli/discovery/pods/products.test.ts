@@ -174,7 +174,11 @@ t.test('a product that is switched off beside one that runs is absent', async (t
   }
   const flannel = at('kube-flannel-ds', 'kube-flannel', 3, 'kube-flannel')
   t.strictSame(found(at('calico-node', 'calico-node', 0), flannel), ['flannel', undefined, 0])
-  t.strictSame(found(at('calico-node', 'calico-node', 0)), ['calico', undefined, 0], 'no product runs: no node is there')
+  t.strictSame(
+    found(at('calico-node', 'calico-node', 0)),
+    ['calico', undefined, 0],
+    'no product runs: no node is there',
+  )
   const cilium = at('cilium', 'cilium-agent', 3)
   const settings: Raw = {
     apiVersion: 'v1',
