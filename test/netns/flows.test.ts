@@ -78,9 +78,11 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
   const isCounted = (): boolean => rowOf(site, 'far')?.total.unanswered === 1
   await eventually(isCounted, { say: 'all are counted' })
   const row = rowOf(site, 'far')
-  const { sentBytes = 0, receivedBytes = 0, ...counts } = row?.total ?? {}
+  const { sentBytes = 0, receivedBytes = 0, ended: _, timedOut = -1, ...counts } = row?.total ?? {}
   t.match(row, { way: 'out', namespace: 'shop', cluster: 'paris' })
   t.same(counts, { opened: 12, answered: 8, refused: 3, unanswered: 1 })
+  t.equal(timedOut, 0)
+  await eventually(() => (page(site), rowOf(site, 'far')?.total.ended === 11), { say: 'all but one have ended' })
   t.ok(sentBytes > 9000 && receivedBytes > 500, `${sentBytes} octets sent, ${receivedBytes} received`)
   t.equal(
     row?.times.reduce((sum, n) => sum + n),
@@ -96,6 +98,14 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
     await site.metrics.text(),
     /sealane_routeagent_calls_total\{[^}]*service="shop\/far",cluster="paris",outcome="refused"[^}]*\} 3/,
   )
+  for (const said of [
+    /sealane_routeagent_caller_calls_total\{[^}]*caller="shop",outcome="opened"[^}]*\} 14/,
+    /sealane_routeagent_caller_bytes_total\{[^}]*caller="shop",way="sent"/,
+    /sealane_routeagent_call_bytes_total\{[^}]*service="shop\/far",cluster="paris",way="sent"/,
+    /sealane_routeagent_service_connect_seconds_count\{[^}]*service="shop\/far"[^}]*\} 5/,
+    /sealane_routeagent_caller_connect_seconds_count\{[^}]*caller="shop"[^}]*\} 6/,
+  ])
+    t.match(await site.metrics.text(), said)
 
   await here('nft', 'delete table ip sealane_flows')
   await eventually(async () => (page(site), (await here('nft', 'list', 'tables')).includes('ip sealane_flows')), {
