@@ -55,7 +55,7 @@ export {
   addTimes,
   connectTimeBucket,
   connectTimeQuantile,
-  isFlowCounts,
+  readFlowCounts,
   isTimes,
 } from './flow-counts.ts'
 export {

@@ -80,6 +80,7 @@ const SIGNS: Readonly<Record<string, readonly [sign: string, colour: string]>> =
   disappears: ['▲', 'warn'],
   partly: ['▲', 'warn'],
   unanswered: ['▲', 'warn'],
+  'timed-out': ['▲', 'warn'],
   AMBIGUOUS: ['▲', 'warn'],
   follows: ['↳', 'warn'],
   unknown: ['?', 'warn'],

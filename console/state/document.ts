@@ -183,7 +183,7 @@ export interface ShareCell {
 export interface FlowSample {
   readonly at: string
   readonly node?: string
-  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'denied'
+  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'timed-out' | 'denied'
   readonly from: string
   readonly to: string
   readonly protocol: string
