@@ -30,7 +30,7 @@ import {
   first,
   refusal,
   reservedRanges,
-} from './admission-checks.ts'
+} from './admission.ts'
 
 /** What a cluster states becomes its Cluster record. */
 const FORMS = RECORD_FORMS.Cluster.fields.spec.fields

@@ -1,9 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { packedBody, packedRow, rowFromText } from '../../broker/store/packed-row.ts'
+import { packedBody, packedRow, rowFromText } from '../../broker/store/log-state.ts'
 import type { RecordRow } from '../../broker/store/rows.ts'
-import { canonicalJson } from '../../protocol/codec/content-hash.ts'
-import { encodePut, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
+import { canonicalJson, encodePut, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { anExport } from './support/harness.ts'
 import { anyStoredRecord } from '../protocol/arbitraries.ts'
 

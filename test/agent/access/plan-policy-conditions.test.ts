@@ -6,7 +6,7 @@ import {
   planTrafficStatuses,
   reportShares,
 } from '../../../agent/publish/plan-traffic-conditions.ts'
-import { TrafficPolicyLoop } from '../../../agent/publish/traffic-policy-loop.ts'
+import { TrafficPolicyLoop } from '../../../agent/publish/policy-loops.ts'
 import { agentConfig } from '../../../agent/loop/config.ts'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
