@@ -66,19 +66,17 @@ function stateChange(tx: Transaction, facts: ClusterFacts, row: MemberRow, conte
   const waits = [...ranges, ...labels]
   const [field] = waits
   const change = changeOf(facts, waits)
-  const isKnown = row.changed !== undefined && areSameRanges(row.changed, change)
-  const isAccepted = isKnown && row.changed?.acceptedAtMs !== undefined
-  if (field === undefined || isAccepted) return taken(tx, facts, context)
+  const known = row.changed !== undefined && areSameRanges(row.changed, change) ? row.changed : undefined
+  if (field === undefined || known?.acceptedAtMs !== undefined) return taken(tx, facts, context)
   const shown = renumbers.slice(0, MAX_RENUMBERS)
-  const changed =
-    isKnown && row.changed !== undefined ? row.changed : { ...change, sinceMs: context.nowMs, renumbers: shown }
+  const changed = known ?? { ...change, sinceMs: context.nowMs, renumbers: shown }
   const kept = withAccepted(facts, row.facts, waits)
   const rest = changeFacts(tx, kept, context, changed)
   return {
     ...(rest.changed ? { taken: kept } : {}),
     renumbered: rest.renumbered,
     refused: rangesRefusal(field, { changed, facts: row.facts }, context.cluster),
-    ...(isKnown ? {} : { waits: { ranges: change, renumbers: shown } }),
+    ...(known !== undefined ? {} : { waits: { ranges: change, renumbers: shown } }),
   }
 }
 

@@ -198,7 +198,12 @@ function parseLabel(text: string): string {
 }
 
 function labelsOf(pairs: readonly string[]): Readonly<Record<string, string>> {
-  const labels = Object.fromEntries(pairs.map((pair) => pair.split('=')))
+  const labels = Object.fromEntries(
+    pairs.map((pair): [string, string] => {
+      const at = pair.indexOf('=')
+      return [pair.slice(0, at), pair.slice(at + 1)]
+    }),
+  )
   if (Object.keys(labels).length < pairs.length) throw new UserError('--label: expected each key once')
   return labels
 }
