@@ -1,6 +1,6 @@
 /** Admission of records, their writes, statuses and quotas. */
 export { quote } from '../../model/grammar/grammar.ts'
-export { admitFacts, admitSpace, admitStatus, publicCIDRs } from './admission-facts.ts'
+export { admitFacts, admitLabels, admitSpace, admitStatus, publicCIDRs } from './admission-facts.ts'
 export { type Refusal, admitRecord, checkSize, denied, refusal, refusedFacts } from './admission.ts'
 export { RangeWarnings, changeQuota, countQuotas, quotaAndUse, quotaOf } from './quota.ts'
 export {

@@ -59,6 +59,12 @@ t.test('an AccessPolicy', async (t) => {
       `Valid=True/PolicyNamesNobody: ${nobody}`,
     ],
     [
+      'labels of members',
+      { from: [{ selector: { matchLabels: { tier: 'prod' } } }] },
+      'Valid=True/PolicyInForce: labels of members are their own word unless their join token states them or ' +
+        'operators of the broker approve joins',
+    ],
+    [
       'ids of no member',
       { from: [{ clusters: ['lima', 'oslo', 'quito'] }] },
       'Valid=True/PolicyNamesUnknown: names no members: lima, quito',
