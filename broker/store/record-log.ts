@@ -160,7 +160,7 @@ export function contentOfLog(log: RecordLog): StoreContent {
 }
 
 /**
- * How a log holds record rows in memory. A broker that serves packs them (PACKED in log-state.ts). A command reads few rows and
+ * How a log holds record rows in memory. A broker that serves packs them (packed-row.ts). A command reads few rows and
  * exits.
  */
 export interface RowPacking {

@@ -26,8 +26,9 @@ export { EtcdStore, readAuthorityKey, removeAuthorityKey, writeAuthorityKey } fr
 export { etcdUrlBelow, parseEtcdUrl } from './etcd/etcd-url.ts'
 export { ReplicaSession, parseSession } from './etcd/replica-session.ts'
 export type { GroupObserver } from './grouped-log.ts'
-export { LogState, PACKED, groupOf, packedBody } from './log-state.ts'
+export { LogState, groupOf } from './log-state.ts'
 export { type OpenedLog, SILENT, checkNotMoved, fixSettings, openLog } from './open-store.ts'
+export { PACKED, packedBody } from './packed-row.ts'
 export {
   type Change,
   type ChangesFrom,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { packedBody, packedRow, rowFromText } from '../../broker/store/log-state.ts'
+import { packedBody, packedRow, rowFromText } from '../../broker/store/packed-row.ts'
 import type { RecordRow } from '../../broker/store/rows.ts'
 import { canonicalJson, encodePut, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { anExport } from './support/harness.ts'

@@ -24,7 +24,7 @@ export const ROOMS: readonly Room[] = [
     files: [
       'broker/sessions/{authorization,exported-namespaces,filter,live-batches,snapshots,watch-slots}.ts',
       'broker/**/plan-*.ts',
-      'broker/store/{log-state,grouped-log}.ts',
+      'broker/store/{log-state,packed-row,grouped-log}.ts',
       'broker/identity/{certificate-use,succession}.ts',
       'broker/members/{member-warnings,returning-members,settling}.ts',
       'broker/sessions/{member-changes,quota-pressure,rate-limited-writes}.ts',

@@ -7,7 +7,7 @@ import type { KeyValue, RangeRequest } from '../../../broker/store/etcd/client/g
 import { EtcdKeys, ValueReader, encodeHead, encodeRow } from '../../../broker/store/etcd/etcd-rows.ts'
 import { EtcdReader } from '../../../broker/store/etcd/etcd-reader.ts'
 import type { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
-import { PACKED } from '../../../broker/store/log-state.ts'
+import { PACKED } from '../../../broker/store/packed-row.ts'
 import { failure } from '../../support/failure.ts'
 
 const keys = new EtcdKeys('/a/b')
