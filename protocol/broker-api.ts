@@ -155,7 +155,9 @@ export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
 
 /** A message from member to broker. The first message of a stream is `declare`. */
 export type PublishMessage =
-  /** States the hash of the whole set of records: setHash() of the hashes of all records. */
+  /**
+   * States the hash of the whole set of records: SHA-256 over the sorted hashes of all records (codec/content-hash.ts).
+   */
   | {
       readonly t: 'declare'
       readonly setHash: Uint8Array

@@ -1,5 +1,6 @@
 /** Encoders and decoders of all messages and records. */
 export { CodecError, count, list, parseWire, text, texts } from './codec-checks.ts'
+export { canonicalJson, contentHash, memberKey, memberKeyText, setHash } from './content-hash.ts'
 export {
   decodeJoinLook,
   decodeJoinRequest,
@@ -26,18 +27,13 @@ export {
 export {
   bodyFromBytes,
   bodyToBytes,
-  canonicalJson,
   checkMemberRecord,
-  contentHash,
   decodeRecordEvent,
   decodeStoredRecord,
   encodePut,
   encodeRecordEvent,
   encodeStoredRecord,
-  memberKey,
-  memberKeyText,
   memberRecordBytes,
-  setHash,
   storedFromWire,
   storedToWire,
 } from './records-codec.ts'

@@ -5,8 +5,9 @@
  */
 import t from 'tap'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
-import { decodeRecordEvent, memberKey, memberKeyText } from '../../protocol/codec/records-codec.ts'
+import { decodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { AddressBook } from '../../protocol/broker-addresses.ts'
+import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
 import { Replica } from '../../protocol/replica/record-replica.ts'
 import { PublishSession } from '../../protocol/sessions/publish-session.ts'

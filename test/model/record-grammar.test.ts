@@ -11,7 +11,8 @@ import { RECORD_FORMS, sliceForm } from '../../model/grammar/record-forms.ts'
 import { NOT_IMPORTED_REASONS, PROBLEM_SEVERITIES } from '../../model/member-status.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { RecordBody, StoredRecord } from '../../model/records.ts'
-import { bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/records-codec.ts'
+import { canonicalJson } from '../../protocol/codec/content-hash.ts'
+import { bodyFromBytes, bodyToBytes } from '../../protocol/codec/records-codec.ts'
 import { world } from '../agent/import-fixtures.ts'
 
 const RANGES = { globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' }

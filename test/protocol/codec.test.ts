@@ -3,6 +3,7 @@ import t from 'tap'
 import type { PublishMessage, PublishReply, WatchMessage } from '../../protocol/broker-api.ts'
 import type { MemberRecord, StoredRecord } from '../../model/records.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { canonicalJson, contentHash, setHash, storedContentHash } from '../../protocol/codec/content-hash.ts'
 import * as wire from '../../protocol/gen/broker.ts'
 import * as messages from '../../protocol/codec/messages-codec.ts'
 import * as records from '../../protocol/codec/records-codec.ts'
@@ -16,9 +17,9 @@ t.test('records survive the wire, and so does their hash', (t) => {
   fc.assert(
     fc.property(anyStoredRecord, (record: StoredRecord) => {
       const event = records.decodeRecordEvent(records.encodeRecordEvent({ t: 'put', record }))
-      t.strictSame(records.canonicalJson(event), records.canonicalJson({ t: 'put', record }))
+      t.strictSame(canonicalJson(event), canonicalJson({ t: 'put', record }))
       const back = records.decodeStoredRecord(records.encodeStoredRecord(record))
-      return Buffer.from(records.storedContentHash(back)).equals(records.storedContentHash(record))
+      return Buffer.from(storedContentHash(back)).equals(storedContentHash(record))
     }),
     { numRuns: 300 },
   )
@@ -32,9 +33,9 @@ t.test('a put survives the wire', (t) => {
       const message: PublishMessage = { t: 'put', sequence, record }
       const back = messages.decodePublishMessage(messages.encodePublishMessage(message))
       return (
-        records.canonicalJson(back) === records.canonicalJson(message) &&
+        canonicalJson(back) === canonicalJson(message) &&
         back.t === 'put' &&
-        Buffer.from(records.contentHash(back.record)).equals(records.contentHash(record))
+        Buffer.from(contentHash(back.record)).equals(contentHash(record))
       )
     }),
     { numRuns: 300 },
@@ -216,18 +217,18 @@ t.test('bytes that nobody meant never crash a decoder', (t) => {
 t.test('hashes say what differs and nothing else', (t) => {
   const a = slice('web-1')
   const reordered = { body: { ...a.body }, name: a.name, namespace: a.namespace }
-  t.same(records.contentHash(a), records.contentHash(reordered))
-  t.notSame(records.contentHash(a), records.contentHash({ ...a, name: 'web-2' }))
-  t.notSame(records.contentHash(a), records.contentHash(slice('web-1', '10.42.0.8')))
+  t.same(contentHash(a), contentHash(reordered))
+  t.notSame(contentHash(a), contentHash({ ...a, name: 'web-2' }))
+  t.notSame(contentHash(a), contentHash(slice('web-1', '10.42.0.8')))
   const body = a.body as MemberRecord['body'] & { kind: 'EndpointSlice' }
   t.notSame(
-    records.contentHash({ ...a, body: { ...body, endpoints: [{ addresses: ['10.42.0.7'] }] } }),
-    records.contentHash({ ...a, body: { ...body, endpoints: [{ addresses: ['10.42.0.7'], conditions: {} }] } }),
+    contentHash({ ...a, body: { ...body, endpoints: [{ addresses: ['10.42.0.7'] }] } }),
+    contentHash({ ...a, body: { ...body, endpoints: [{ addresses: ['10.42.0.7'], conditions: {} }] } }),
     'absent and empty differ',
   )
-  const [x, y] = [records.contentHash(a), records.contentHash(slice('web-2'))]
-  t.same(records.setHash([x, y]), records.setHash([y, x]))
-  t.notSame(records.setHash([x]), records.setHash([x, y]))
-  t.equal(Buffer.from(records.setHash([])).toString('hex'), 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
+  const [x, y] = [contentHash(a), contentHash(slice('web-2'))]
+  t.same(setHash([x, y]), setHash([y, x]))
+  t.notSame(setHash([x]), setHash([x, y]))
+  t.equal(Buffer.from(setHash([])).toString('hex'), 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855')
   t.end()
 })

@@ -18,7 +18,8 @@ import {
   type WatchMessage,
   type WatchRequest,
 } from '../../protocol/broker-api.ts'
-import { encodeRecordEvent, memberKeyText, setHash, storedContentHash } from '../../protocol/codec/records-codec.ts'
+import { memberKeyText, setHash, storedContentHash } from '../../protocol/codec/content-hash.ts'
+import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export class FakeBroker implements BrokerApi {

@@ -1,6 +1,6 @@
 /** Short records to publish. */
 import type { MemberRecord } from '../../model/records.ts'
-import { memberKey, memberKeyText } from '../../protocol/codec/records-codec.ts'
+import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 
 export function slice(name: string, address = '10.42.0.7', namespace = 'shop'): MemberRecord {
   return {

@@ -13,7 +13,7 @@ import {
   quotaExcess,
 } from '../../model/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
-import { contentHash, memberKey, memberKeyText } from '../../protocol/codec/records-codec.ts'
+import { contentHash, memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { PublishLedger } from '../../protocol/sessions/publish-ledger.ts'
 import { anExport, aSlice } from '../broker/support/harness.ts'
 

@@ -2,7 +2,7 @@
 import type { SecureContext } from 'node:tls'
 import type { MemberRecord } from '../../../model/records.ts'
 import type { PublishReply } from '../../../protocol/broker-api.ts'
-import { contentHash, memberKey, memberKeyText, setHash } from '../../../protocol/codec/records-codec.ts'
+import { contentHash, memberKey, memberKeyText, setHash } from '../../../protocol/codec/content-hash.ts'
 import { decodePublishReply, encodePublishMessage, encodeWatchRequest } from '../../../protocol/codec/messages-codec.ts'
 import { BrokerService } from '../../../protocol/gen/broker.ts'
 import { SERVER_NAME } from '../../../protocol/identity/certificates.ts'

@@ -11,7 +11,7 @@ import { isLive } from '../../../broker/store/rows.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { DEFAULT_MEMBER_QUOTA, type QuotaUse, ceilingOf, isQuotaReason } from '../../../model/member-quota.ts'
 import type { MemberRecord } from '../../../model/records.ts'
-import { memberKey } from '../../../protocol/codec/records-codec.ts'
+import { memberKey } from '../../../protocol/codec/content-hash.ts'
 import { anExport, facts } from '../support/harness.ts'
 
 const MEMBERS = ['milano', 'paris', 'tokyo'] as readonly string[] as readonly ClusterId[]

@@ -12,7 +12,7 @@ import type { ClusterId } from '../../../model/ids.ts'
 import { DEFAULT_MEMBER_QUOTA } from '../../../model/member-quota.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import { RefusedError } from '../../../protocol/broker-api.ts'
-import { memberKey } from '../../../protocol/codec/records-codec.ts'
+import { memberKey } from '../../../protocol/codec/content-hash.ts'
 import { aSlice, anExport, facts } from './harness.ts'
 
 /** One step. `member`, `name` and `variant` are small numbers, so that steps hit the same objects again. */

@@ -33,18 +33,13 @@ import type {
   WatchMessage,
   WatchRequest,
 } from '../../../protocol/broker-api.ts'
-import {
-  contentHash,
-  decodeRecordEvent,
-  memberKey,
-  memberKeyText,
-  setHash,
-} from '../../../protocol/codec/records-codec.ts'
+import { contentHash, memberKey, memberKeyText, setHash } from '../../../protocol/codec/content-hash.ts'
 import { BACKDATE_MS, readCertificate } from '../../../protocol/identity/certificates.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
 import { decodeWatchMessage, encodeWatchMessage } from '../../../protocol/codec/messages-codec.ts'
+import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { type DescribedMetrics, createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'

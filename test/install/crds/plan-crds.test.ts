@@ -16,7 +16,7 @@ import {
 import { CLUSTER, CRD_REVISION, LABEL_CRD_REVISION } from '../../../install/crds/sealane-crds.ts'
 import type { CrdVersion, CustomResourceDefinition } from '../../../install/crds/custom-resource.ts'
 import { planCrd, planCrds } from '../../../install/crds/plan-crds.ts'
-import { canonicalJson } from '../../../protocol/codec/records-codec.ts'
+import { canonicalJson } from '../../../protocol/codec/content-hash.ts'
 
 interface Change {
   readonly release?: string | undefined
