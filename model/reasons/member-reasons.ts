@@ -74,7 +74,8 @@ export const MEMBER_REASONS = {
   },
   RangesAwaitApproval: {
     status: 'FailedPrecondition',
-    means: 'An operator of the broker has not decided on new ranges or labels of the cluster. The accepted ones stay in force.',
+    means:
+      'An operator of the broker has not decided on new ranges or labels of the cluster. The accepted ones stay in force.',
     todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides.',
     shows: [...BROKER, 'output of the command'],
   },
