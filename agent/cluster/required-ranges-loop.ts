@@ -146,8 +146,8 @@ const MAX_ADDRESSES = 8
 
 /**
  * Gives a reader that remembers the last answer for each name: a failed lookup does not mean that the name has no
- * address. `env` decides whether a proxy leads to the broker, as it does for the connection itself. Throws UserError for
- * a proxy that cannot be parsed.
+ * address. `env` decides whether a proxy leads to the broker, as it does for the connection itself. Throws UserError
+ * for a proxy that cannot be parsed.
  */
 export function surroundingsReader(
   identity: Pick<IdentityStore, 'read'>,
