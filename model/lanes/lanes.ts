@@ -29,6 +29,7 @@ export {
   leavingReason,
   mayServe,
   removalReason,
+  silenceTaint,
   standbys,
   statedListenPort,
   withGatewayLabels,
