@@ -125,7 +125,7 @@ export class RelayCalls {
     const places = new Map<string, RelayPlace[]>()
     for (const { want, caller } of this.#calls.values()) {
       const { state } = caller
-      if (state.is !== 'bound' || !state.isFarBound) continue
+      if (state.is !== 'bound' || state.far === undefined) continue
       places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at }])
     }
     return places
@@ -166,7 +166,7 @@ export class RelayCalls {
 
   #look(call: Call, nowMs: number): void {
     const { state } = call.caller
-    const isOfUse = state.is === 'bound' && state.isFarBound
+    const isOfUse = state.is === 'bound' && state.far !== undefined
     call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
   }
 
