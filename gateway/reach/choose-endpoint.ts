@@ -41,6 +41,8 @@ export interface EndpointChoiceInit {
   readonly relays?: readonly RelayPlace[]
   /** The link is relayed, and the peer is called at its own addresses now (ReturnTries). */
   readonly triesDirect?: boolean
+  /** Where probes through the NATs of both ends have shown that the peer can be called. Absent: nowhere. */
+  readonly punched?: AddressPort | undefined
   /** Where packets of the link went when it was up last. Absent: not known. */
   readonly upAt?: AddressPort | undefined
   /** The present state of the link. Undefined if it is new. */
@@ -77,6 +79,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     const turn = Math.floor(monotonicMs / DIRECT_TURN_MS)
     return { ...tryPlace({ ...init, roamed: undefined }, turn), nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
+  const punched = punchedPlace(init)
+  if (punched !== undefined) return punched
   const moved = movedPlace(init)
   if (health?.state === 'up' && moved !== undefined) return throughRelay(moved)
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
@@ -139,6 +143,26 @@ const RELAY_TURNS = 4
 /** A peer that still sends through the relay draws the link back there, so the direct address is set again so often. */
 const DIRECT_AGAIN_MS = 400
 const DIRECT_TURN_MS = 1200
+
+/**
+ * The call at the place that probes have proven. A link that went down there does not stay: Relays takes the place back.
+ */
+function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
+  const { punched, link, health, monotonicMs } = init
+  const current = link?.at
+  if (punched === undefined) return undefined
+  const why = 'punched: probes pass through the NATs of both ends'
+  if (health?.state === 'up') {
+    // The peer may have moved the link first, to another one of its places.
+    if (current !== undefined && !isRelayPort(current.port)) return keep(current, why)
+    return { how: 'try', at: punched, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
+  }
+  if (health?.state === 'down' && sameAddressPort(current, punched)) return undefined
+  const sinceMs = health?.sinceMs ?? monotonicMs
+  const { attempt, endsMs } = callTurn(Math.max(0, monotonicMs - sinceMs), callSchedule(init))
+  const hasSession = monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
+  return { how: 'try', at: punched, why, ...(hasSession ? {} : { attempt }), nextAtMs: sinceMs + endsMs }
+}
 
 /**
  * The relay has given the pair another port, for example because one end has another identity. Or it relays no longer,

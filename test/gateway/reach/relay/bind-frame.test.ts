@@ -88,7 +88,13 @@ t.test('an answer is never longer than its question, and neither begins like a p
 })
 
 t.test('one octet that was changed', async (t) => {
-  const one = { from: '00'.repeat(8), to: '11'.repeat(8), counter: 7, cookie: Buffer.alloc(16), mapping: 'unknown' as const }
+  const one = {
+    from: '00'.repeat(8),
+    to: '11'.repeat(8),
+    counter: 7,
+    cookie: Buffer.alloc(16),
+    mapping: 'unknown' as const,
+  }
   const bytes = encodeQuestion(one, KEY)
   const said = encodeAnswer({ ...one, type: 'assigned', port: 4601 }, KEY)
   const unread: number[] = []
