@@ -154,7 +154,7 @@ function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
   const why = 'punched: probes pass through the NATs of both ends'
   if (health?.state === 'up') {
     // The peer may have moved the link first, to another one of its places.
-    if (current !== undefined && !isRelayPort(current.port)) return keep(current, why)
+    if (current !== undefined && !mayBeRelay(current, init)) return keep(current, why)
     return { how: 'try', at: punched, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
   if (health?.state === 'down' && sameAddressPort(current, punched)) return undefined
@@ -170,10 +170,9 @@ function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
  */
 function movedPlace({ relays = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
   const current = link?.at
-  if (current === undefined || !isRelayPort(current.port) || relays.some(({ at }) => sameAddressPort(at, current)))
-    return undefined
+  if (current === undefined || !mayBeRelay(current, { candidates })) return undefined
+  if (relays.some(({ at }) => sameAddressPort(at, current))) return undefined
   const address = formatAddress(current.address)
-  if (candidates.some((one) => one.address === address && one.port === current.port)) return undefined
   return relays.find(({ at }) => formatAddress(at.address) === address) ?? relays[0]
 }
 
@@ -203,8 +202,14 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
 }
 
 /** By where the link was when it was up: the call through a relay changes where it is. */
-function wasDirect({ upAt }: EndpointChoiceInit): boolean {
-  return upAt !== undefined && !isRelayPort(upAt.port)
+function wasDirect({ upAt, candidates }: EndpointChoiceInit): boolean {
+  return upAt !== undefined && !mayBeRelay(upAt, { candidates })
+}
+
+/** A port of relays, unless the peer itself announces the place: gateways may use these ports, too. */
+function mayBeRelay(at: AddressPort, { candidates }: Pick<EndpointChoiceInit, 'candidates'>): boolean {
+  const address = formatAddress(at.address)
+  return isRelayPort(at.port) && !candidates.some((one) => one.address === address && one.port === at.port)
 }
 
 function staysDirect(init: EndpointChoiceInit): boolean {

@@ -136,6 +136,23 @@ export function isOwnLaneHidden(world: GatewayWorld, lane: GatewayLaneConfig): b
 }
 
 /**
+ * True if the candidates of an end show no way in from outside, so that it asks relays for links that do not come up.
+ * Beside isOwnLaneHidden() this counts an observed address that other members have, too: they may be behind the same
+ * NAT. A member that states it falsely costs a link that is down a few questions, and nothing else. Takes an end that
+ * does not relay itself.
+ */
+export function seeksRelays({ hidden, candidates }: CalledEnd): boolean {
+  return hidden || isHidden(candidates)
+}
+
+/** An end of a link, as the other end may call it. */
+interface CalledEnd {
+  /** It cannot be called from outside, as far as is known. */
+  readonly hidden: boolean
+  readonly candidates: readonly EndpointCandidate[]
+}
+
+/**
  * This node's first IPv4 InternalIP, preferably one outside the pod CIDRs. If pods have addresses of the nodes'
  * network, there is no such address; the other clusters can call the node inside them unless this cluster is
  * translated.

@@ -33,7 +33,7 @@ import {
   healthKey,
   loopDeps,
 } from '../../world/world.ts'
-import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates } from '../plan-candidates.ts'
+import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates, seeksRelays } from '../plan-candidates.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
@@ -156,7 +156,7 @@ export class Relays {
   }
 
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
-    const hidden = isOwnLaneHidden(world, own)
+    const hidden = seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
     const links = lanes.flatMap((lane) => linksOf(world, lane))
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
@@ -309,7 +309,9 @@ export class Relays {
 
 function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
   return links.map((link) => {
-    const { cluster, endpoint, identity, hidden, relays } = link
+    const { cluster, endpoint, identity, relays } = link
+    // Both ends of a link have to ask, so each counts the other as it counts itself.
+    const hidden = relays === undefined ? seeksRelays(link) : link.hidden
     const key = linkKey(link)
     const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
     return {

@@ -399,6 +399,16 @@ const ROWS: Row[] = [
     want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 2',
   },
   {
+    say: 'so has one at a port of relays, which the far end announces as its own',
+    candidates: [{ kind: 'private', address: '10.0.0.2', port: 4610 }],
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '10.0.0.2:4610', handshake: 20 },
+    upAt: '10.0.0.2:4610',
+    health: ['down', 1],
+    want: 'keep 10.0.0.2:4610: the remote gateway answered there before, again in 2',
+  },
+  {
     say: 'it does not come up, and the session goes on over a relay',
     candidates: TWO,
     relays: RELAYS,
