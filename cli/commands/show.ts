@@ -7,6 +7,7 @@ import {
   type Condition,
   type Endpoint,
   type Kind,
+  MEMBERSHIP_NAME,
   type ServiceExport,
   type ServiceImport,
   findCondition,
@@ -130,6 +131,11 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
 }
 
+function rungText({ rung, usingRelay, usingNat }: ConnectionRow): string {
+  if (usingRelay !== undefined) return `relayed by ${usingRelay}`
+  return rung === 'direct' && usingNat ? 'direct, NAT' : (rung ?? '-')
+}
+
 const connections: View<ConnectionRow> = {
   description: 'Shows the tunnels of this cluster or site, and the results of their probes.',
   columns: [
@@ -140,8 +146,8 @@ const connections: View<ConnectionRow> = {
     { title: 'STATE', cell: (row) => row.state },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
     {
-      title: 'NAT',
-      cell: (row) => (row.usingRelay === undefined ? (row.usingNat ? 'yes' : 'no') : `relayed by ${row.usingRelay}`),
+      title: 'RUNG',
+      cell: rungText,
     },
     { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
     {
@@ -165,10 +171,12 @@ const connections: View<ConnectionRow> = {
     { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
-  kinds: ['Gateway', 'Cluster'],
+  kinds: ['Gateway', 'Cluster', 'Endpoint', 'Membership'],
   async items(api, signal) {
-    await api.cache('Cluster').whenSynced(signal)
-    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now())
+    for (const kind of ['Cluster', 'Membership'] as const) await api.cache(kind).whenSynced(signal)
+    const endpoints = await sorted(api.cache('Endpoint'), signal)
+    const cluster = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
+    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now(), { cluster, endpoints })
   },
   note: (_rows, api) => notLinkedNote(api.cache('Cluster').list()),
 }

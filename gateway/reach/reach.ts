@@ -3,7 +3,6 @@ export { CallHistory } from './call-history.ts'
 export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 export {
   isBehindNat,
-  isHidden,
   isOwnLaneHidden,
   linkPort,
   observedValidator,
@@ -27,7 +26,9 @@ export {
   RelayServer,
   type SharedPort,
   bindKey,
+  type NatMapping,
   Relays,
+  type WhyRelayed,
   endId,
   planRelayEnds,
   planSharedPorts,

@@ -12,6 +12,7 @@ export interface GatewayMetrics {
   readonly sentBytes: Gauge
   /** Only for existing links: TransitionCounts. */
   readonly transitions: LabelledCounter
+  readonly links: Gauge
   readonly laneMtu: Gauge
   readonly refusals: Gauge
   readonly probesSent: Counter
@@ -53,6 +54,9 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     ),
     sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last created on the lane device.'),
     transitions: counter('transitions', 'State changes of a connection, by new state.', [...PEER, 'state']),
+    links: gauge('links', 'Links that are up, by rung: direct, punched through the NATs of both ends, or relayed.', [
+      'rung',
+    ]),
     laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
     refusals: gauge(
       'refusals',

@@ -103,9 +103,9 @@ CLUSTER  NODE  LANE  CANDIDATES                PUBLIC KEY
 paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
 `,
     connections: `
-NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            NAT       RTT  LOSS        MTU  HANDSHAKE  HEARD  MESSAGE
-gw    0     paris    0         up          198.51.100.7:4500  yes  12.35 ms   5 %  1440/1216   61 s ago      -
-gw    0     tokyo    1         connecting  -                  no          -     -          -          -      -  no answer yet
+NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            RUNG              RTT  LOSS        MTU  HANDSHAKE  HEARD  MESSAGE
+gw    0     paris    0         up          198.51.100.7:4500  direct, NAT  12.35 ms   5 %  1440/1216   61 s ago      -
+gw    0     tokyo    1         connecting  -                  -                   -     -          -          -      -  no answer yet
 `,
     services: `
 NAMESPACE  NAME  TYPE          IP         PORTS   CLUSTERS
