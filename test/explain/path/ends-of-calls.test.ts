@@ -141,6 +141,10 @@ const ROWS: Readonly<Record<string, readonly [TwoInit, end: string]>> = {
     { here: headless((at) => changeLinks(at, () => true, DOWN)), asks: false },
     'link ClusterCutOff',
   ],
+  'headless, and no pod is ready: DNS answers none': [
+    { here: headless(), objects: here({ EndpointSlice: [sliceOf('paris', { endpoints: notReady })] }) },
+    'backends NoReadyEndpoint',
+  ],
   'a headless pod by the name that is made of its address': [
     { here: headless(), to: '244-2-2-5.paris.db.shop' },
     'REACHABLE',
