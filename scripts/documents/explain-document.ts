@@ -91,8 +91,12 @@ function faultTable(): string {
 
 function passingFaults(): string {
   return ALL_FAULTS.filter((fault) => !isEnding(fault))
-    .map(({ name, ends }) => listItem(`${name}: ${typeof ends === 'string' ? ends : 'a call arrives (seen)'}`))
+    .map(({ name, ends }) => listItem(`${name}: ${typeof ends === 'string' ? ends : arrivalText(ends)}`))
     .join('\n')
+}
+
+function arrivalText({ outcome }: CallEnd): string {
+  return outcome === 'REACHABLE' ? 'a call arrives (seen)' : `a call arrives, but it is \`${outcome ?? ''}\` (seen)`
 }
 
 function codesAt(station: Station): readonly string[] {

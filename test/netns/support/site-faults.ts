@@ -74,7 +74,7 @@ const KERNELS: readonly Fault[] = [
   {
     name: 'the disk of the state is full',
     found: { 'roma/gw1': ['DiskFull'] },
-    ends: 'what is written already stays in use',
+    ends: { from: 'roma/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
     inject: ({ roma }) => fill(join(roma.folder, 'state', 'fill')),
   },
 ]
@@ -122,7 +122,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
     {
       name: 'the server that the DNS asks is dead',
       found: { 'roma/gw1': ['DnsUpstreamSilent'] },
-      ends: 'names of the clusterset are answered without it',
+      ends: { from: 'roma/gw1', to: 'web.shop', asks: 'paris', outcome: 'REACHABLE' },
       inject: ({ broker }) => firewall(broker.netns, chain('input', `udp dport ${UPSTREAM.port} drop`)),
     },
   ],
@@ -153,7 +153,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
     {
       name: 'the only gateway has no address that others could call',
       found: { 'paris/gw1': ['GatewayWithoutIPv4'] },
-      ends: 'it calls the others, which is enough',
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'UNDETERMINED' },
       inject: ({ paris }) => {
         const node = (address: string): readonly string[] => [
           `apiVersion: v1\nkind: Node\nmetadata: { name: gw1 }\nspec: { podCIDRs: [10.52.1.0/24] }\n` +
@@ -313,7 +313,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
     {
       name: 'the broker hangs',
       found: { 'milano/gw1': ['BrokerLate'], 'paris/gw1': ['BrokerLate'], 'roma/gw1': ['BrokerLate'] },
-      ends: 'members call each other without the broker',
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'REACHABLE' },
       inject: ({ broker }) => {
         broker.signal('SIGSTOP')
         return () => broker.signal('SIGCONT')
