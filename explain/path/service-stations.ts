@@ -616,8 +616,9 @@ export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undef
       here,
       scope,
     )
-  // Where no tier has a ready endpoint, those that still serve are called.
-  const isCalled = (way.share ?? 0) > 0 && all.length > 0
+  // Where no tier has a ready endpoint, those that still serve are called, but DNS answers only ready ones.
+  const isHeadless = imported?.object.spec.type === 'Headless'
+  const isCalled = !isHeadless && (way.share ?? 0) > 0 && all.length > 0
   const draft: StepDraft = {
     ...base,
     decision: isCalled ? 'partly' : 'fails',
