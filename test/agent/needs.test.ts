@@ -178,7 +178,9 @@ t.test('a proxy that leads to the broker is called, too', async (t) => {
     ['nor the proxy', { HTTPS_PROXY: PROXY, lost: 'proxy.example' }, ['203.0.113.2']],
   ]
   const known: Readonly<Record<string, string>> = { 'broker.example': '203.0.113.2', 'proxy.example': '198.51.100.7' }
-  const identity = { read: () => Promise.resolve({ brokerAddresses: ['broker.example:7443'] } as MemberIdentity) }
+  const identity = {
+    read: () => Promise.resolve({ brokerAddresses: ['broker.example:7443'] } as unknown as MemberIdentity),
+  }
   for (const [say, { lost, ...env }, want] of rows) {
     const ask = (host: string): Promise<readonly string[]> => {
       const address = host === lost ? undefined : known[host]
