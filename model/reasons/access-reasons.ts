@@ -24,8 +24,7 @@ export const ACCESS_REASONS = {
     shows: API,
   },
   TooLarge: {
-    means:
-      'A list of the API server, or the output of a command in a pod, is too large to read at once. Lists are asked for in smaller pages.',
+    means: 'A list of the API server, or the output of a command in a pod, is too large to read at once.',
     todo: 'If it lasts, look for an unusually large object.',
     shows: API,
   },
@@ -40,8 +39,8 @@ export const ACCESS_REASONS = {
     shows: FOUND,
   },
   HubUnreachable: {
-    means: 'A node of a site cannot reach the hub of its site, and goes on with what it knows.',
-    todo: 'Check that Sealane runs on the node with the folder, its `spec.hub.listen`, and firewalls between the nodes.',
+    means: 'A node cannot reach the hub of its site, and continues with what it knows.',
+    todo: 'Check that the hub runs, its `spec.hub.listen`, and firewalls between the nodes.',
     shows: SITE,
   },
   HubRefused: {
@@ -50,14 +49,13 @@ export const ACCESS_REASONS = {
     shows: SITE,
   },
   HubNotActing: {
-    means:
-      'One of several hubs of a site without Kubernetes does not act any more: it lost the majority, or another acts.',
+    means: 'A hub of a site without Kubernetes no longer acts: it lost the majority, or another acts.',
     todo: 'Nothing if another one acts. Otherwise start the machines of the hubs, and open their port between them.',
     shows: ['log of every component at a site'],
   },
   PromotionIgnored: {
-    means: '`sealane site promote` was used on a hub that acts already, or at a site that does not have two hubs.',
-    todo: 'Of three hubs and more, a majority elects one: start the machines of the others.',
+    means: '`sealane site promote` works only at a site with two hubs, on the one that does not act.',
+    todo: 'Three hubs or more elect one by majority: start the machines of the others.',
     shows: ['log of every component at a site'],
   },
   StateUnwritable: {
@@ -137,7 +135,7 @@ export const ACCESS_REASONS = {
   },
   StateInconsistent: {
     means: 'Rows of the store contradict each other, or cannot be read.',
-    todo: 'Read what `sealane broker verify` lists. Keep a copy, and restore a backup in which it finds nothing.',
+    todo: VERIFY,
     shows: ['output of the command'],
   },
   StoreRowInvalid: {
@@ -167,7 +165,7 @@ export const ACCESS_REASONS = {
   },
   StoreHashDiffers: {
     means: 'The content of a record does not match its hash or size.',
-    todo: `${VERIFY} The member sends the record again with its next change.`,
+    todo: VERIFY,
     shows: ['output of the command'],
   },
   StoreOutboxInvalid: {

@@ -135,7 +135,7 @@ export const HEALTH_REASONS = {
   },
   NodeWithoutRouteAgent: {
     means: 'The pod is on a virtual node or on a node without Linux, where no routeagent can run.',
-    todo: 'Run the pod on a Linux machine: calls from and to other clusters do not work on this node.',
+    todo: 'Run the pod on a Linux machine: this node has no way to other clusters.',
     shows: STATUS,
   },
   NodesCutOff: {
@@ -144,8 +144,7 @@ export const HEALTH_REASONS = {
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   OverlayPortDiffers: {
-    means:
-      'The overlay of a node has another UDP port than others, so no packet passes between them. A change of the port causes that until all have it.',
+    means: 'The overlay of a node has another UDP port than others, so no packet passes between them.',
     todo: 'If it lasts, give every node the same `spec.overlay.port`, and restart the routeagent there.',
     shows: STATUS,
   },
@@ -221,12 +220,12 @@ const DIAGNOSE = ['output of the command'] as const
 /** Reasons found by probing more than objects: kernels and servers, from several ends. */
 export const PROBE_REASONS = {
   NameUnknown: {
-    means: 'This cluster imports no service of the name that `sealane explain` was asked for.',
+    means: 'This cluster imports no service of the given name.',
     todo: 'Check the name with `sealane show services`. If it is exported, run `sealane explain` with `--to-context`.',
     shows: ['output of the command'],
   },
   PortUnknown: {
-    means: 'The service has no port of the number and protocol that `sealane explain` was asked for.',
+    means: 'The service has no port of the given number and protocol.',
     todo: 'Name one of its ports; `/udp` after the port if it is UDP.',
     shows: ['output of the command'],
   },
@@ -257,8 +256,8 @@ export const PROBE_REASONS = {
   },
   KernelSetFault: {
     means:
-      'This kernel handles nftables sets of concatenated ranges wrongly with AVX2. Sealane has none, but CNIs and firewalls may.',
-    todo: 'Update the kernel to 6.18.24, 6.19.14 or later. Until then, programs that reload such sets may fail.',
+      'With AVX2, this kernel fails to reload nftables sets of concatenated ranges, or matches wrongly. Sealane has none, but CNIs and firewalls may.',
+    todo: 'Update the kernel to 6.18.24, 6.19.14 or later.',
     shows: DIAGNOSE,
   },
   KernelTableMissing: {
@@ -342,7 +341,7 @@ export const PROBE_REASONS = {
     shows: [...DIAGNOSE, 'log of the agent'],
   },
   ProxyRefused: {
-    means: 'The proxy in front of the broker does not answer, or does not connect to the broker.',
+    means: 'The proxy does not answer, or does not connect to the broker.',
     todo: "Check `HTTPS_PROXY` and its password, let the proxy CONNECT to the broker's port, or name the broker in `NO_PROXY`.",
     shows: [...DIAGNOSE, 'log of the agent'],
   },

@@ -22,7 +22,7 @@ export const KERNEL_REASONS = {
   ChecksumOffloadFault: {
     means:
       'The network card or kernel of this node computes wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off.',
-    todo: 'Nothing. If your card has no such fault, state `spec.overlay.checksumOffload: on` in the site file: it is faster.',
+    todo: 'Nothing. If your card has no fault, `spec.overlay.checksumOffload: on` in the site file is faster.',
     shows: OFFLOAD,
   },
   ChecksumOffloadStated: {
@@ -57,8 +57,8 @@ export const KERNEL_REASONS = {
     shows: GATEWAY,
   },
   'in-not-admitted': {
-    means: 'A packet from a lane came while this node has no table `sealane_node`, which decides about it.',
-    todo: 'If it goes on, see why the route agent of that node is not ready.',
+    means: 'A packet from a lane came to a node without table `sealane_node`.',
+    todo: 'If it continues, find out why the routeagent there is not ready.',
     shows: GATEWAY,
   },
   'lane-to-lane': { means: 'A packet from one lane would leave by another.', todo: STRANGER, shows: GATEWAY },

@@ -39,7 +39,7 @@ export const LANE_REASONS = {
   },
   LinkFlaps: {
     means: 'A link went down repeatedly: Sealane avoids it for some time if another exists.',
-    todo: 'Find out what interrupts the network between the gateways. Sealane uses the link again by itself.',
+    todo: 'Find out what interrupts the network between the gateways.',
     shows: ['status of Gateway', 'event on Gateway', 'log of the gateway'],
   },
   LinkSteady: {
@@ -120,7 +120,7 @@ export const LANE_REASONS = {
   },
   KeyAnnounced: {
     means: 'The gateway has a next key, and waits until the remote gateways know it.',
-    todo: 'Nothing. It takes seconds, and at most a minute.',
+    todo: 'Nothing. It takes a minute at most.',
     shows: ['condition KeysRotated of Gateway'],
   },
   FarEndsWithoutKey: {
@@ -362,7 +362,7 @@ export const LANE_REASONS = {
   },
   PodsOutsideRanges: {
     means: 'Pods have addresses outside the pod CIDRs of the cluster: other clusters do not reach them.',
-    todo: 'Run `sealane join` again with `--pod-cidr` for each network, old and new. On a plain site, add them to podCIDRs in the site file.',
+    todo: 'Run `sealane join` with `--pod-cidr` for each network, old and new. On a plain site, complete podCIDRs in the site file.',
     shows: ['condition PodAddresses of Cluster', 'log of the agent'],
   },
   GlobalAddressesGiven: {

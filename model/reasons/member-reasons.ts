@@ -63,7 +63,7 @@ export const MEMBER_REASONS = {
   JoinAwaitsAgreement: {
     status: 'FailedPrecondition',
     means: 'The join would give other members global addresses, and you have not agreed yet.',
-    todo: 'Run `sealane join` again: it names them and asks. With `--yes` it does not ask.',
+    todo: 'Run `sealane join` again: it names them and asks. Agree if open connections to their pods may break.',
     shows: [...ADMIN],
   },
   JoinRefusedByOperator: {
@@ -76,19 +76,19 @@ export const MEMBER_REASONS = {
     status: 'FailedPrecondition',
     means:
       'An operator of the broker has not decided on new ranges or labels of the cluster. The accepted ones stay in force.',
-    todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides.',
+    todo: 'Run `sealane cluster waiting` on the broker, then `sealane cluster accept` or `refuse`.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesRefusedByOperator: {
     status: 'PermissionDenied',
     means: 'An operator of the broker refused new ranges or labels of the cluster. The accepted ones stay in force.',
-    todo: 'Restore the earlier ones, or ask why. Others need another decision.',
+    todo: 'Restore the earlier ones, or ask why.',
     shows: [...BROKER, 'output of the command'],
   },
   LabelFixedByToken: {
     status: 'PermissionDenied',
-    means: 'The site file states a label otherwise than the join token of the cluster, whose value stays in force.',
-    todo: 'Remove the label from the site file, or join again with a token made by `sealane token create --label`.',
+    means: 'A label in the site file differs from that in the join token, which stays in force.',
+    todo: 'Remove it from the site file, or join again with a token of `sealane token create --label`.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesAccepted: {
@@ -184,18 +184,18 @@ export const MEMBER_REASONS = {
   MemberLimit: {
     status: 'ResourceExhausted',
     means: 'The clusterset has reached its limit of members.',
-    todo: 'Evict members that are gone for good, or start every replica of the broker with a higher --max-members.',
+    todo: 'Evict members that are gone for good, or raise --max-members on every replica of the broker.',
     shows: BROKER,
   },
   RangeNearlyFull: {
     means: 'At least 80 percent of the members, tokens or clusterset IPs are used.',
-    todo: 'The log line has the remedy. For members, start each replica with a higher --max-members.',
+    todo: 'The log line has the remedy. For members, raise --max-members on each replica.',
     shows: BROKER,
   },
   GlobalRangeExhausted: {
     status: 'ResourceExhausted',
     means: 'The global range has no free block for pod addresses that overlap those of others.',
-    todo: 'Give the cluster other or smaller pod CIDRs.',
+    todo: 'Give the cluster other or smaller pod CIDRs, or evict members that are gone for good. Only a new clusterset can have a larger range.',
     shows: BROKER,
   },
   NotAMember: {

@@ -18,8 +18,8 @@ export const RECORD_REASONS = {
     shows: [...BROKER, ...NODES, 'event on Node', 'output of the command'],
   },
   NotOffered: {
-    means: 'A record of a service arrived that its cluster does not offer to this one. It is not imported.',
-    todo: 'Nothing if the broker is of an earlier release: upgrade it. Otherwise the broker is compromised.',
+    means: 'The broker sent a service that its cluster does not offer to this one. It is not imported.',
+    todo: 'If the broker is of an earlier release, upgrade it. Otherwise it is compromised.',
     shows: ['log of the agent'],
   },
   OffersReviewed: {
@@ -120,7 +120,7 @@ export const RECORD_REASONS = {
   QuotaStreams: {
     status: 'ResourceExhausted',
     means: 'The cluster has reached its quota of streams: the broker refuses the newest.',
-    todo: 'Check whether several processes use this identity. To raise the quota: `sealane cluster quota ID --streams N`.',
+    todo: 'Check whether several processes use this identity, or raise the quota: `sealane cluster quota ID --streams N`.',
     shows: BROKER,
   },
   RecordChurn: {

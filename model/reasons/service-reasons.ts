@@ -29,7 +29,7 @@ export const SERVICE_REASONS = {
   },
   ServiceTooLarge: {
     means: 'The Service has more ports, labels, annotations, callers or endpoints in one slice than an export carries.',
-    todo: 'Divide the Service into several, or export fewer labels and annotations.',
+    todo: 'Divide the Service, or export fewer labels and annotations.',
     shows: ['condition Valid of ServiceExport', 'event on ServiceExport'],
   },
   DerivedServiceNotExported: {
@@ -51,7 +51,7 @@ export const SERVICE_REASONS = {
   DerivedServiceNameTaken: {
     means:
       'A Service that Sealane did not create, that a user took over, or that an older import has asked for, has the name.',
-    todo: 'Ask for another name, or remove the Service that the message names.',
+    todo: 'Ask for another name, or remove that Service.',
     shows: DERIVED,
   },
   DerivedServiceNameInvalid: {
@@ -92,7 +92,7 @@ export const SERVICE_REASONS = {
   OfferCut: {
     means:
       'The access policies of a service name more members or namespaces than its offer carries. The rest may not call.',
-    todo: 'Select namespaces by a label that they share, in place of many names; or let in all namespaces of a cluster.',
+    todo: 'Select namespaces by a common label, or let in all namespaces of a cluster.',
     shows: ['condition sealane.io/Complete of ServiceExport'],
   },
   PolicyNamesUnknown: {
@@ -111,8 +111,7 @@ export const SERVICE_REASONS = {
     shows: POLICY,
   },
   PolicyFileInvalid: {
-    means:
-      'A file of a site may hold an access policy, is not valid and never was. It lets nobody in until it is valid.',
+    means: 'A file of a site that may hold an access policy was never valid. It lets nobody in until it is.',
     todo: 'Correct the file; `sealane status` names the place.',
     shows: [...POLICY, 'log of the agent'],
   },
@@ -247,7 +246,7 @@ export const SERVICE_REASONS = {
   NamespaceNotAllowed: {
     status: 'InvalidArgument',
     means: 'The namespace is a system namespace, or the cluster excludes it: it is neither exported nor imported.',
-    todo: 'Use another one, or allow it: `allowedNamespaces` of the site file, `--allow-namespace` of the broker.',
+    todo: 'Use another one, or allow it: `--allow-namespace` of the broker and of `sealane join`, or `allowedNamespaces` of the site file.',
     shows: [
       ...NOT_IMPORTED,
       'condition Valid of ServiceExport',

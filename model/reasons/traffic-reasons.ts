@@ -41,8 +41,8 @@ export const TRAFFIC_REASONS = {
     shows: POLICY,
   },
   TrafficWeightsZero: {
-    means: 'The weight of all members in a tier is 0, so nothing new goes there while another cluster is ready.',
-    todo: 'Give one cluster a weight above 0, if that is not intended.',
+    means: 'All weights in a tier are 0, so it gets nothing new while another cluster is ready.',
+    todo: 'If not intended, give one cluster a weight above 0.',
     shows: POLICY,
   },
   TrafficTargetMissing: {
@@ -82,7 +82,7 @@ export const TRAFFIC_REASONS = {
   },
   InNoTier: {
     means: 'No tier of the traffic policy has the cluster.',
-    todo: 'Add it to a tier, or add the tier `any`, if that is not intended.',
+    todo: 'If not intended, add it to a tier, or add the tier `any`.',
     shows: SHARE,
   },
   WeightZero: {
@@ -106,8 +106,7 @@ export const TRAFFIC_REASONS = {
     shows: SHARE,
   },
   CallsNotAllowed: {
-    means:
-      'The access policies of the exporting cluster, or the egress rules of this one, do not let it call the service.',
+    means: 'Access policies of the exporting cluster, or egress rules of this one, forbid calls to the service.',
     todo: 'If not intended, add an AccessPolicy there, or an entry to `spec.egress` of the ClusterAccessPolicy here.',
     shows: SHARE,
   },
@@ -133,13 +132,13 @@ export const TRAFFIC_REASONS = {
   },
   EndpointRefuses: {
     means:
-      'An endpoint refuses connections, and the traffic policy has `passiveHealth`: it gets no new ones for a while.',
+      'An endpoint refuses connections: by `passiveHealth` of the traffic policy, it gets no new ones for a while.',
     todo: 'Look at the pod or server at the address that the line names.',
     shows: LEFT_OUT,
   },
   EndpointDoesNotAnswer: {
     means:
-      'An endpoint does not answer connections, and the traffic policy has `passiveHealth`: it gets no new ones for a while.',
+      'An endpoint does not answer: by `passiveHealth` of the traffic policy, it gets no new connections for a while.',
     todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
     shows: LEFT_OUT,
   },
