@@ -23,7 +23,13 @@ import {
 import { BackendCheckLoop, type CheckBackend } from './backends/backends.ts'
 import { type GatewayMarker, ReplacementLoop } from './gateways/gateways.ts'
 import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
-import { type ChangeMembership, RefusedMembership, StatedAccessLoop, hasLeft } from './membership/membership.ts'
+import {
+  type ChangeMembership,
+  RefusedMembership,
+  RelayTicketLoop,
+  StatedAccessLoop,
+  hasLeft,
+} from './membership/membership.ts'
 import { type AgentConfig, type AgentMetrics, MirrorWriter, SharedFindings, agentMetrics } from './loop/loop.ts'
 import { DerivedLoop, InterestLoop, MirrorLoop } from './mirror/mirror.ts'
 import { AccessPolicyLoop, PublishLoop, ReportLoop, TrafficPolicyLoop } from './publish/publish.ts'
@@ -209,6 +215,8 @@ function makeLoops(
   const policies = new AccessPolicyLoop({ ...parts, writer }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, gateways }, config)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
+  // In a Kubernetes cluster the agent may change no more than fields of the Membership.
+  const tickets = change === undefined ? [new RelayTicketLoop({ ...parts, stated: link.relays }, config)] : []
   const others = [
     derived,
     policies,
@@ -220,6 +228,7 @@ function makeLoops(
     gateways,
     freshness,
     ...orphans,
+    ...tickets,
     ...clusterDns,
     ...replacement,
     ...backends,
