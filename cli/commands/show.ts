@@ -13,7 +13,7 @@ import {
   notLinkedMembers,
   printable,
 } from '../../model/model.ts'
-import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type Column,
@@ -130,6 +130,12 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
 }
 
+/** How packets get to the other cluster. */
+function wayText({ usingRelay, usingNat }: ConnectionRow): string {
+  if (usingRelay?.startsWith(RUNG_TCP_443) === true) return usingRelay
+  return usingRelay === undefined ? (usingNat ? 'yes' : 'no') : `relayed by ${usingRelay}`
+}
+
 const connections: View<ConnectionRow> = {
   description: 'Shows the tunnels of this cluster or site, and the results of their probes.',
   columns: [
@@ -139,10 +145,7 @@ const connections: View<ConnectionRow> = {
     { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
     { title: 'STATE', cell: (row) => row.state },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
-    {
-      title: 'NAT',
-      cell: (row) => (row.usingRelay === undefined ? (row.usingNat ? 'yes' : 'no') : `relayed by ${row.usingRelay}`),
-    },
+    { title: 'NAT', cell: wayText },
     { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
     {
       title: 'LOSS',

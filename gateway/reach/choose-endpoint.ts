@@ -2,7 +2,7 @@
 import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
-import { isRelayPort } from './relay/relay.ts'
+import { isRelayPlace } from './relay/relay.ts'
 import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
@@ -146,7 +146,7 @@ const DIRECT_TURN_MS = 1200
  */
 function movedPlace({ relays = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
   const current = link?.at
-  if (current === undefined || !isRelayPort(current.port) || relays.some(({ at }) => sameAddressPort(at, current)))
+  if (current === undefined || !isRelayPlace(current) || relays.some(({ at }) => sameAddressPort(at, current)))
     return undefined
   const address = formatAddress(current.address)
   if (candidates.some((one) => one.address === address && one.port === current.port)) return undefined
@@ -180,7 +180,7 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
 
 /** By where the link was when it was up: the call through a relay changes where it is. */
 function wasDirect({ upAt }: EndpointChoiceInit): boolean {
-  return upAt !== undefined && !isRelayPort(upAt.port)
+  return upAt !== undefined && !isRelayPlace(upAt)
 }
 
 function staysDirect(init: EndpointChoiceInit): boolean {

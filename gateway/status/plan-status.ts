@@ -1,5 +1,5 @@
 /** Makes Gateway.status from the plan, the measurements and the state of the kernel. Pure. */
-import { type AddressPort, formatAddress, formatAddressPort } from '../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
@@ -17,12 +17,13 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
+import { RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
-import { type EndpointChoice, relayOf } from '../reach/reach.ts'
-import { type PublicNameView, healthKey } from '../world/world.ts'
+import { type EndpointChoice, isWebPlace, relayOf } from '../reach/reach.ts'
+import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {
@@ -239,7 +240,7 @@ function connection(
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
-    ...usingRelay(relays, link?.at),
+    ...usingRelay(relays, link?.at, planned.relayPlaces),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
@@ -320,7 +321,12 @@ function relaysInUse({ lanes, laneStates }: StatusInit): readonly RelayInUse[] {
 }
 
 /** The member that relays, by the address to which packets go: a process that has just started has no binding yet. */
-function usingRelay(relays: readonly RelayInUse[], at: AddressPort | undefined): Pick<ConnectionStatus, 'usingRelay'> {
+function usingRelay(
+  relays: readonly RelayInUse[],
+  at: AddressPort | undefined,
+  places: readonly RelayPlace[] = [],
+): Pick<ConnectionStatus, 'usingRelay'> {
+  if (isWebPlace(at)) return { usingRelay: places.find((one) => sameAddressPort(one.at, at))?.cluster ?? RUNG_TCP_443 }
   const relay = relayOf(at, relays)
   return relay === undefined ? {} : { usingRelay: relay.cluster }
 }

@@ -3,8 +3,15 @@
  * constantly changing figures differs. It writes at least every heartbeatMs, because the heartbeat shows that this
  * gateway is alive. Every write is sent to every node of the cluster.
  */
-import { type ConditionFinding, type Gateway, isNodeOfSite, ownedByNode, sameOwners } from '../../model/model.ts'
-import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import {
+  type ConditionFinding,
+  type ConnectionStatus,
+  type Gateway,
+  isNodeOfSite,
+  ownedByNode,
+  sameOwners,
+} from '../../model/model.ts'
+import { remoteLaneOf, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { isNotFound } from '../../kernel/kernel.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
@@ -193,10 +200,12 @@ export class StatusLoop {
       sentBytes,
     ]
     for (const gauge of gauges) gauge.reset()
+    const ways = { direct: 0, relayed: 0, [RUNG_TCP_443]: 0 }
     for (const connection of gateway.status?.connections ?? []) {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
       const labels = { cluster, ...laneLabels({ ownLane, remoteLane }) }
+      if (connection.state === 'up') ways[wayOf(connection)] += 1
       const jitterMs = health.get(healthKey(remoteLane, cluster))?.figures.jitterMs
       connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
@@ -207,7 +216,13 @@ export class StatusLoop {
       receivedBytes.set(connection.rxBytes, labels)
       sentBytes.set(connection.txBytes, labels)
     }
+    for (const [rung, count] of Object.entries(ways)) metrics.linksByRung.set(count, { rung })
   }
+}
+
+function wayOf({ usingRelay }: ConnectionStatus): 'direct' | 'relayed' | typeof RUNG_TCP_443 {
+  if (usingRelay === undefined) return 'direct'
+  return usingRelay.startsWith(RUNG_TCP_443) ? RUNG_TCP_443 : 'relayed'
 }
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {

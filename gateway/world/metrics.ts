@@ -13,6 +13,8 @@ export interface GatewayMetrics {
   /** Only for existing links: TransitionCounts. */
   readonly transitions: LabelledCounter
   readonly laneMtu: Gauge
+  readonly linksByRung: Gauge
+  readonly webDropped: Counter
   readonly refusals: Gauge
   readonly probesSent: Counter
   readonly probesAnswered: Counter
@@ -53,6 +55,10 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     ),
     sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last created on the lane device.'),
     transitions: counter('transitions', 'State changes of a connection, by new state.', [...PEER, 'state']),
+    linksByRung: gauge('links_up', 'Links that are up, by the way of their packets: direct, relayed, tcp-443.', [
+      'rung',
+    ]),
+    webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
     laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
     refusals: gauge(
       'refusals',
