@@ -63,8 +63,8 @@ export function relayMetrics(metrics: Metrics): RelayMetrics {
     }),
     refused: metrics.counter({
       name: 'sealane_relay_refused_total',
-      help: 'Gateways that the relay refused, by reason.',
-      labels: ['reason'],
+      help: 'Gateways that the relay refused, by cause.',
+      labels: ['why'],
     }),
     datagrams: metrics.counter({
       name: 'sealane_relay_datagrams_total',
@@ -201,7 +201,7 @@ class Peer {
   /** Says why, and ends the connection. */
   refuse(why: RelayRefusal): void {
     if (this.#state.t === 'ended') return
-    this.#deps.metrics.refused.inc({ reason: why })
+    this.#deps.metrics.refused.inc({ why })
     this.#socket.send({ t: 'refused', why, timeMs: this.#deps.clock.now() }, () => this.#socket.end())
     this.ended()
   }
