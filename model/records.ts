@@ -57,7 +57,10 @@ export interface ServiceExportBody {
   readonly drained?: boolean
   /** Only with `drained`: importers end open connections too. */
   readonly drainedNow?: boolean
-  /** Only with `offeredTo`: TCP connections that are open outlast what it takes away, also where importers decide. */
+  /**
+   * Connections that are open outlast what it takes away, also where importers decide: TCP by its policy, and all
+   * after a withdrawal if it exposes all pods.
+   */
   readonly keepsOpen?: boolean
 }
 

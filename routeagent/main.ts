@@ -132,8 +132,10 @@ export async function runRouteAgent(
   const caches = routeAgentCaches(deps.api, heard)
   const facts = new FactsReader(deps)
   const unguarded = (): Unguarded | undefined => {
-    const balance = balancing[0]
-    return balance?.isGuarding() === true ? undefined : { failure: balance?.failure }
+    const [ipv4, ipv6] = balancing
+    if (ipv4?.isGuarding() !== true) return { failure: ipv4?.failure }
+    // Packets of IPv6 come by the overlay too. A kernel that refuses its table carries IPv4 all the same.
+    return ipv6?.isUndecided() === true ? { failure: undefined } : undefined
   }
   const parts = { ...deps, caches, facts, logger, metrics }
   const counting: ConnectionLoop[] = []

@@ -74,14 +74,16 @@ const LONG = [
 const RIG =
   /^test\/(test-kubelet\/|kube\/(cmd|coredns|network-policies|render|conformance|support)\/|kube\/(go\.|run-conformance)|support\/netns)/
 
-/** The shares are of nearly equal length, with two files at once: seven to ten minutes each. */
+/** The shares are of nearly equal length, with two files at once: five to eight minutes each. */
 const KUBE_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(install|dual-stack|dual-stack-overlap)\.test/,
-      /\/(several-gateways|five-clusters|helm|newcomer)\.test/,
-      /\/(node-life|node-autoscaling|leaving|joined-clusters)\.test/,
-      /\/(repair|broker-replicas|day-two|image|package)\.test/,
+      /\/(several-gateways|helm|newcomer)\.test/,
+      /\/(joined-clusters|package)\.test/,
+      /\/(node-life|node-autoscaling|leaving)\.test/,
+      /\/(five-clusters|repair|image)\.test/,
+      /\/(broker-replicas|day-two)\.test/,
     ],
   },
   {
@@ -144,6 +146,18 @@ const LANES_TURNS: readonly Turns[] = [
   },
 ]
 
+const LONG_TURNS: readonly Turns[] = [
+  {
+    shares: [
+      /\/(authority-rotation)\.test/,
+      /\/(broker-restore)\.test/,
+      /\/(clustersets|topology)\.test/,
+      /\/(broker-kill|leaderships|replicas)\.test/,
+    ],
+    changed: /^(broker|agent|protocol|runtime|compose|test\/(long|story))\//,
+  },
+]
+
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
 /** Whether network namespaces can be made: the test tries it instead of guessing. */
@@ -197,7 +211,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 240,
-    long: [/authority-rotation|broker-restore/, /clustersets|replicas/, /alerts|broker-kill/],
+    long: [/alerts/],
     nearest: 1,
   },
   {
@@ -222,6 +236,19 @@ export const TIERS: readonly Tier[] = [
     long: WAITING,
     nearest: 2,
     rerun: true,
+  },
+  // Long stories of sites, members and brokers; the story and unit tiers have a short form of each.
+  {
+    name: 'long',
+    folders: ['test/long'],
+    skip: always,
+    prepare: buildProduct,
+    jobs: 2,
+    most: 4,
+    seconds: 300,
+    long: [/authority-rotation|broker-restore/],
+    turns: LONG_TURNS,
+    nearest: 1,
   },
   // The long tests with network namespaces; the netns tier has a short form of each.
   {

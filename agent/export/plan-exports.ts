@@ -177,7 +177,11 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
   const current = sortedByKey(world.exports).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
   const offers = memory.offers.decide(world.cluster, world.access, current.map(keyOf))
   const isClosed = world.access.exposure === 'nothing'
-  const keepsOpen = keepsOpenConnections(world.access.clusterPolicies)
+  const keepsOpen: KeepsOpen = keepsOpenConnections(world.access.clusterPolicies)
+    ? 'always'
+    : world.access.exposure === 'pods'
+      ? 'unlimited'
+      : 'never'
   for (const object of current) {
     const key = keyOf(object)
     const offered = offers.get(key)
@@ -204,8 +208,11 @@ interface ExportAtHand {
   readonly service: Service | undefined
   readonly own: readonly EndpointSlice[]
   readonly offered: ExportOffer
-  readonly keepsOpen: boolean
+  readonly keepsOpen: KeepsOpen
 }
+
+/** Which offers let open connections go on that they take away: of `unlimited`, those that name no namespaces. */
+type KeepsOpen = 'always' | 'unlimited' | 'never'
 
 const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offered: undefined, notes: [] } as const
 
@@ -237,7 +244,7 @@ function planExport(
     return record
   })
   const body = offeredBody(exportBody(object, service, own), offered.offer)
-  const exported = { body: keepsOpen ? keptOpen(body) : body, slices: published }
+  const exported = { body: keptOpen(body, keepsOpen), slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
   const excess = describeExcess(exported, records)
   if (excess !== undefined) {
@@ -256,10 +263,10 @@ function offeredBody<T extends ServiceExportBody | EndpointSliceBody>(
   return offeredTo === undefined ? body : { ...body, offeredTo }
 }
 
-/** The nodes of the caller decide by namespaces, and no others have to know that open connections go on. */
-function keptOpen(body: ServiceExportBody): ServiceExportBody {
+/** The nodes of the caller decide by namespaces, and end what this cluster would drop after a withdrawal. */
+function keptOpen(body: ServiceExportBody, keepsOpen: KeepsOpen): ServiceExportBody {
   const isLimited = body.offeredTo?.some(({ namespaces }) => namespaces !== undefined) === true
-  return isLimited ? { ...body, keepsOpen: true } : body
+  return keepsOpen === 'always' || (keepsOpen === 'unlimited' && !isLimited) ? { ...body, keepsOpen: true } : body
 }
 
 /**

@@ -72,6 +72,7 @@ function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
     ],
     remotes: lanes.clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family)),
     openPorts: world.openPorts ?? [],
+    exposure: world.exposure ?? 'pods',
   })
 }
 

@@ -21,12 +21,13 @@ const INCOMING = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+(-rx)?$`)
 /** The gateway guards what comes out of its lanes, whichever device it arrives on. */
 export const LANE_GUARD = { guards: (device: string): boolean => INCOMING.test(device) }
 
-/** Rules for the devices of the plan, and for those that still exist. None if all pods may be called. */
+/** Rules for the devices of the plan, and for those that still exist. None if all pods may be called, or by default. */
 export function planLaneGuard(
-  { own, exposure = 'pods', laneDevices }: Pick<GatewayWorld, 'own' | 'exposure' | 'laneDevices'>,
+  init: Pick<GatewayWorld, 'own' | 'exposure' | 'failClosed' | 'laneDevices'>,
   planned: readonly { readonly device: string }[],
 ): Rule[] {
-  if (exposure === 'pods') return []
+  const { own, exposure = 'pods', failClosed = false, laneDevices } = init
+  if (!failClosed || exposure === 'pods') return []
   const devices = [...new Set([...planned.map(({ device }) => device), ...laneDevices])].sort()
   return plannedFamilies(own).flatMap((family) => devices.flatMap((device) => rulesOf(device, family)))
 }

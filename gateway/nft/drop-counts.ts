@@ -10,6 +10,7 @@ export const DROP_REASONS = {
   'in-unknown-source': 'from an address of no other cluster',
   'in-lane-source': 'from a lane address, but neither a probe nor an ICMP error',
   'in-no-pod': 'from a lane, but not for a pod of this cluster',
+  'in-not-admitted': 'from a lane, while no access rules are there',
   'lane-to-lane': 'from one lane to another',
   redirect: 'ICMP redirect from a lane',
   'out-no-pod': 'to a lane, but not from a pod of this cluster',

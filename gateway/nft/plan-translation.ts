@@ -18,6 +18,7 @@ import {
   ledElsewhereMatches,
   refusingRules,
 } from '../../kernel/nft/nft.ts'
+import type { Exposure } from '../../model/access/access.ts'
 import {
   type Family,
   type OpenPort,
@@ -29,7 +30,14 @@ import {
   parsePrefix,
   withoutContained,
 } from '../../model/addresses/addresses.ts'
-import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../../model/model.ts'
+import {
+  ADMITTED_MARK,
+  LANE_ADDRESS_RANGE,
+  LANE_PROBE_PORT,
+  NFT_TABLE_GATEWAY,
+  VXLAN_DEVICE,
+  laneCable,
+} from '../../model/model.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-counts.ts'
 import {
   ICMP_ERROR_TYPES,
@@ -74,6 +82,8 @@ export interface TranslationInit {
   readonly remotes: readonly Prefix[]
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
+  /** What other clusters may call. */
+  readonly exposure: Exposure
 }
 
 interface Rule {
@@ -85,6 +95,8 @@ const TABLE = NFT_TABLE_GATEWAY
 const SET_ELSEWHERE = 'elsewhere'
 /** Before connection tracking (-200), and after all source NAT (100). */
 const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
+/** Before table sealane_node clears its mark (-199). */
+const ADMITTED: NftBaseChain = { type: 'filter', hook: 'forward', priority: -200 }
 const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
 const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
 const OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: 0 }
@@ -117,6 +129,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `iifname ${incoming} jump from-lane` },
       ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
     ]),
+    ...unadmitted(init, incoming),
     ...chain('node-port', undefined, nodePorts(init)),
     ...chain('out-of-lane', undefined, outOfLane(init, devices)),
     ...chain('into-lane', undefined, intoLane(init)),
@@ -247,6 +260,18 @@ function intoLane(init: TranslationInit): Rule[] {
     CLAMP,
     { text: 'counter', comment: 'passed: to a lane' },
   ]
+}
+
+/**
+ * Table sealane_node marks what other clusters may call (routeagent/access/access-chains.ts). Without the mark, it was
+ * not there: the route agent has not started yet, or another program has removed the table. What leaves by the overlay
+ * goes on: the node of the pod has the device only with a table of its own.
+ */
+function unadmitted(init: TranslationInit, incoming: string): NftStatement[] {
+  if (init.exposure === 'pods' || init.podCIDRs.length === 0) return []
+  const toPods = `oifname != ${VXLAN_DEVICE} ${ipWord(init)} daddr ${prefixSet(init.podCIDRs)}`
+  const unmarked = `meta mark & 0x${ADMITTED_MARK.toString(16)} == 0x0`
+  return chain('unadmitted', ADMITTED, [dropped(`iifname ${incoming} ${toPods} ${unmarked} `, 'in-not-admitted')])
 }
 
 /** Lane addresses serve probes and what this node itself sends from them. They are reached only over lanes. */

@@ -60,8 +60,10 @@ export interface GatewayWorld {
   readonly own: Cluster
   /** The global range of the clusterset. Absent if it is not known. */
   readonly globalRange?: string
-  /** What other members may call; absent if lanes need not be closed without the tables: GatewayConfig.failClosed. */
+  /** What other members may call. Absent: all pods. */
   readonly exposure?: Exposure
+  /** GatewayConfig.failClosed */
+  readonly failClosed?: boolean
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` has IPv4 alone. */
   readonly ipv6LeftOut?: true
   /** Every Cluster object, including this cluster's own, and the Endpoint objects of all other clusters. */

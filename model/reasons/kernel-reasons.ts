@@ -56,6 +56,11 @@ export const KERNEL_REASONS = {
     todo: STRANGER,
     shows: GATEWAY,
   },
+  'in-not-admitted': {
+    means: 'A packet from a lane came while this node has no table `sealane_node`, which decides about it.',
+    todo: 'If it goes on, see why the route agent of that node is not ready.',
+    shows: GATEWAY,
+  },
   'lane-to-lane': { means: 'A packet from one lane would leave by another.', todo: STRANGER, shows: GATEWAY },
   redirect: { means: 'An ICMP redirect came from a lane.', todo: STRANGER, shows: GATEWAY },
   'out-no-pod': {

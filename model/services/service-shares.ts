@@ -29,6 +29,16 @@ export const ANNOTATION_DRAINED = 'sealane.io/drained'
  */
 export const ANNOTATION_DRAINED_NOW = 'sealane.io/drained-now'
 
+/**
+ * On imported EndpointSlices: "true" if their exporter lets open connections go on when it offers the service no more.
+ */
+export const ANNOTATION_KEEPS_OPEN = 'sealane.io/keeps-open'
+
+/** Whether the exporter of an imported slice lets open connections go on after a withdrawal. */
+export function keepsOpenOf({ metadata }: Pick<EndpointSlice, 'metadata'>): boolean {
+  return metadata.annotations?.[ANNOTATION_KEEPS_OPEN] === 'true'
+}
+
 /** How the exporter of a service drains it. */
 export type Drain = 'open connections go on' | 'now'
 

@@ -86,6 +86,7 @@ export {
   ANNOTATION_DRAIN,
   ANNOTATION_DRAINED,
   ANNOTATION_DRAINED_NOW,
+  ANNOTATION_KEEPS_OPEN,
   type Drain,
   type ServiceShares,
   type SharesChange,
@@ -93,6 +94,7 @@ export {
   changesShares,
   drainOf,
   endedClusters,
+  keepsOpenOf,
   sharesOfService,
   statedShares,
 } from './service-shares.ts'

@@ -11,7 +11,7 @@
  *   draws-T         : PORT . number → goto pick-N-P-TARGET or mixed-N-P, or the next draw, which is ten times as fine
  *   no-backends     : PORT of services without backends: refused
  *   none-here       : PORT of services that only other nodes may use: dropped
- *   ended           : PORT . backend address whose open connections are ended
+ *   ended           : PORT . backend address whose open connections are ended, also of ports that have gone
  *
  * With session affinity, draws are by the client's address, in client-N-P and hash-N-T; see stickyRules(). FIRST is the
  * name of one of these two. No map leads there, because older kernels check all of the table again for each element of a
@@ -155,10 +155,11 @@ type AddElement = (map: string, key: string, value: string | undefined) => void
 
 /** Calls `add` for each element of a port. There are tens of thousands, so no list of them is made. */
 function eachElement(port: string, plan: PortPlan, add: AddElement): void {
-  const { slots, pick, dropped, ended } = plan
+  const { slots, pick, dropped, ended, withdrawn } = plan
   // UDP flows that are ended are forgotten instead (stale-flows.ts).
   if (ended !== undefined && !port.includes(' . udp . '))
     for (const address of new Set(ended.map(addressOf))) add(SET_ENDED, `${port} . ${address}`, undefined)
+  if (withdrawn === true) return
   if (slots.length === 0) {
     add(dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, port, undefined)
     return

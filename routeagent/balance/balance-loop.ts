@@ -59,7 +59,7 @@ export interface BalanceLoopDeps {
   readonly metrics: RouteAgentMetrics
   /** Whether a part of this process reads the samples of refused packets. */
   readonly samples?: { isFollowing(): boolean }
-  /** Called when the table was created or removed, or cannot be created for another reason than before. */
+  /** Called when the table was created or removed, is not to be, or cannot be created for another reason than before. */
   readonly onGuarding?: () => void
   /** Called when endpoints have changed and the table has them. */
   readonly onBackends?: () => void
@@ -145,6 +145,11 @@ export class BalanceLoop {
     return this.#table.world !== undefined
   }
 
+  /** It is not known yet whether this kernel takes the table of this family, or whether there is to be one. */
+  isUndecided(): boolean {
+    return !this.isGuarding() && !this.#resting && this.failure === undefined
+  }
+
   /** The prefixes of each other cluster, of the family. */
   callers(): NodeNftWorld['callers'] | undefined {
     return this.#world?.callers
@@ -214,7 +219,7 @@ export class BalanceLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const state = (): string | undefined => (this.isGuarding() ? 'guarding' : this.failure)
+    const state = (): string | undefined => (this.isGuarding() ? 'guarding' : this.#resting ? 'resting' : this.failure)
     const before = state()
     try {
       await this.reconcile(signal)
@@ -261,7 +266,7 @@ export class BalanceLoop {
     if (changes.length > 0) this.#deps.onBackends?.()
     if (checking) this.#lastCheckMs = started
     this.notReady = this.#waitingForAccess(world.exposure)
-    if (changes.length > 0) this.#countPorts(planner)
+    if (changes.length > 0) this.#deps.metrics.servicePorts.set(this.#family.family, planner.counts)
   }
 
   async #apply(wanted: WantedTable, checking: boolean, signal: AbortSignal): Promise<void> {
@@ -378,14 +383,6 @@ export class BalanceLoop {
       planner.replaceAll(this.#deps.caches.imports.list(), this.#deps.caches.slices.list())
     }
     return planner
-  }
-
-  #countPorts(planner: BalancePlanner): void {
-    const counts = { served: 0, refused: 0, dropped: 0 }
-    for (const { slots, dropped } of planner.ports().values()) {
-      counts[slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'] += 1
-    }
-    this.#deps.metrics.servicePorts.set(this.#family.family, counts)
   }
 
   /** The pods of the family are gone, or there never were any. An earlier run may have left a table. */

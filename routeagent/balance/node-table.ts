@@ -158,13 +158,14 @@ export class NodeTable {
     const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
     const chains = layout(plans, sent.layout, this.#family)
     const { calls } = access.plan
+    const isSame = calls === sent.calls && access.changes.groups.length === 0
     const changed: AccessGroups = {
       groups: access.changes.groups.flatMap(({ key, after }) => (after === undefined ? [] : [[key, after] as const])),
       calls,
     }
-    const groups = accessStatements(world, changed, sent.groups)
+    const groups = isSame ? [] : accessStatements(world, changed, sent.groups)
     const names = groups.length === 0 ? sent.groups : new Set([...sent.groups, ...groupNames(changed)])
-    const admitted = [...accessChanges(access.changes), ...callsChanges(sent.calls, calls)]
+    const admitted = [...accessChanges(access.changes), ...(isSame ? [] : callsChanges(sent.calls, calls))]
     this.#sent = { ...sent, world, layout: chains.result, calls, groups: names }
     if ([changes, nodes, admitted, groups].every(({ length }) => length === 0)) return []
     const elements: ElementChange[] = [

@@ -10,7 +10,7 @@ import {
   type ServiceKey,
   serviceKey,
 } from '../../model/model.ts'
-import { addressFamily } from '../world/world.ts'
+import { type PortCounts, addressFamily } from '../world/world.ts'
 import {
   type PortPlan,
   type ServiceContext,
@@ -21,8 +21,9 @@ import {
   servingTargets,
   watchedName,
 } from './plan-service.ts'
+import { WithdrawnPorts } from './withdrawn.ts'
 
-/** One port of one service whose plan has changed. */
+/** One port of one service whose plan has changed. Without a plan, no service has it. */
 export interface PortChange {
   /** Key of the port, such as `245.0.0.7 . tcp . 80`. */
   readonly key: string
@@ -35,6 +36,9 @@ export interface Traffic {
   /** Undefined: all endpoints count alike. Takes all slices of the service, of one family. */
   of(service: ServiceImport, slices: readonly EndpointSlice[]): ServiceTraffic | undefined
 }
+
+/** What becomes of connections to a port: none of its backends is ready, or this node may use none of them. */
+type PortFate = keyof PortCounts
 
 /** Readiness that changes many times a second must not become as many changes of the kernel's table. */
 export const SHARES_HOLD_MS = 100
@@ -53,12 +57,14 @@ export class BalancePlanner {
   /** Services that want the same port key. The first by name gets it. */
   readonly #claims = new Map<string, ServiceKey[]>()
   readonly #ports = new Map<string, PortPlan>()
+  readonly #counts: Record<PortFate, number> = { served: 0, refused: 0, dropped: 0 }
   readonly #dirty = new Set<ServiceKey>()
   /** Services whose clusters have shares. */
   readonly #shared = new Set<ServiceKey>()
   /** When those last changed whose next change may be too early, the longest ago first. */
   readonly #changedAt = new Map<ServiceKey, number>()
   #dueMs: number | undefined
+  readonly #withdrawn = new WithdrawnPorts()
 
   constructor(context: ServiceContext) {
     this.#context = context
@@ -75,12 +81,17 @@ export class BalancePlanner {
     const key = serviceKey(service.metadata.namespace ?? '', service.metadata.name)
     if (this.#imports.get(key) === service) return
     this.#imports.set(key, service)
+    this.#withdrawn.importCame(key)
     this.#dirty.add(key)
   }
 
   removeImport(namespace: string, name: string): void {
     const key = serviceKey(namespace, name)
-    if (this.#imports.delete(key)) this.#dirty.add(key)
+    const service = this.#imports.get(key)
+    if (service === undefined) return
+    this.#imports.delete(key)
+    this.#withdrawn.importWent(key, service)
+    this.#dirty.add(key)
   }
 
   /**
@@ -109,6 +120,7 @@ export class BalancePlanner {
     const slices = this.#slices.get(key) ?? new Map<string, EndpointSlice>()
     if (slices.get(id) === slice) return
     slices.set(id, slice)
+    this.#withdrawn.sliceCame(id)
     this.#slices.set(key, slices)
     this.#serviceOfSlice.set(id, key)
     this.#dirty.add(key)
@@ -120,6 +132,8 @@ export class BalancePlanner {
     if (key === undefined) return
     this.#serviceOfSlice.delete(id)
     const slices = this.#slices.get(key)
+    const slice = slices?.get(id)
+    if (slice !== undefined) this.#withdrawn.sliceWent(id, key, slice)
     slices?.delete(id)
     if (slices?.size === 0) this.#slices.delete(key)
     this.#dirty.add(key)
@@ -155,6 +169,7 @@ export class BalancePlanner {
   takeChanges(atMs?: number): PortChange[] {
     const touched = new Set<string>()
     for (const key of this.#takeDirty(atMs)) this.#replan(key, touched)
+    if (atMs !== undefined) this.#takeWithdrawn(atMs, touched)
     const changes: PortChange[] = []
     for (const key of [...touched].sort()) {
       const before = this.#ports.get(key)
@@ -162,11 +177,26 @@ export class BalancePlanner {
       if (samePlan(before, after)) continue
       if (after === undefined) this.#ports.delete(key)
       else this.#ports.set(key, after)
+      this.#count(before, -1)
+      this.#count(after, 1)
       changes.push({ key, before, after })
       const owner = this.#claims.get(key)?.[0]
       if (atMs !== undefined && owner !== undefined && this.#shared.has(owner)) this.#changedAt.set(owner, atMs)
     }
     return changes
+  }
+
+  /** Open connections of services that have gone are ended. */
+  #takeWithdrawn(atMs: number, touched: Set<string>): void {
+    const slicesOf = (key: ServiceKey): Iterable<EndpointSlice> => this.#slices.get(key)?.values() ?? []
+    const isPlanned = (port: string): boolean => this.#claims.has(port)
+    for (const port of this.#withdrawn.take(atMs, this.#context, slicesOf, isPlanned)) touched.add(port)
+    const { dueMs } = this.#withdrawn
+    if (dueMs < (this.#dueMs ?? Infinity)) this.#dueMs = dueMs
+  }
+
+  #count(plan: PortPlan | undefined, by: 1 | -1): void {
+    if (plan !== undefined && plan.withdrawn !== true) this.#counts[fateOf(plan)] += by
   }
 
   /** When a change that is held may be taken, in the time that takeChanges() takes. Undefined if none is held. */
@@ -268,6 +298,11 @@ export class BalancePlanner {
     return this.#context.clustersetIpRange
   }
 
+  /** How many of ports() are served, refused and dropped. */
+  get counts(): PortCounts {
+    return { ...this.#counts }
+  }
+
   /** Everything planned so far, by port key. */
   ports(): ReadonlyMap<string, PortPlan> {
     return this.#ports
@@ -301,6 +336,7 @@ export class BalancePlanner {
 
   #claim(port: string, key: ServiceKey): void {
     const others = this.#claims.get(port)
+    this.#withdrawn.portCame(port)
     this.#claims.set(port, others === undefined ? [key] : [...others, key].sort())
   }
 
@@ -312,8 +348,12 @@ export class BalancePlanner {
 
   #winner(port: string): PortPlan | undefined {
     const first = this.#claims.get(port)?.[0]
-    return first === undefined ? undefined : this.#plans.get(first)?.get(port)
+    return first === undefined ? this.#withdrawn.planOf(port) : this.#plans.get(first)?.get(port)
   }
+}
+
+function fateOf({ slots, dropped }: PortPlan): PortFate {
+  return slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'
 }
 
 /** Parts of up to so many slots are planned the same whatever came before. */
@@ -354,6 +394,7 @@ export function samePlan(a: PortPlan | undefined, b: PortPlan | undefined): bool
   if (a.pick !== b.pick || a.dropped !== b.dropped || a.slots.length !== b.slots.length) return false
   if (a.affinitySeconds !== b.affinitySeconds || a.targetPort !== b.targetPort || !sameParts(a.shares, b.shares))
     return false
+  if (a.withdrawn !== b.withdrawn) return false
   if ((a.ended ?? []).join() !== (b.ended ?? []).join()) return false
   return a.slots.every((slot, i) => slot === b.slots[i])
 }

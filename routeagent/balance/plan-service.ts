@@ -197,6 +197,8 @@ export interface PortPlan {
   readonly dropped?: true
   /** Targets to which open connections are ended, in the form of the slots. None of them is a slot. */
   readonly ended?: readonly string[]
+  /** Only without slots, and with `ended`: no service has the port any more (withdrawn.ts). */
+  readonly withdrawn?: true
 }
 
 /**
@@ -244,10 +246,8 @@ export function planService(
   traffic: ServiceTraffic = {},
 ): ReadonlyMap<string, PortPlan> {
   const plans = new Map<string, PortPlan>()
-  if (service.spec.type !== 'ClusterSetIP') return plans
   const family = addressFamily(context.clustersetIpRange.family)
-  const isInRange = family.within([context.clustersetIpRange])
-  const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, family, isInRange))
+  const addresses = clustersetIps(service, family, context)
   if (addresses.length === 0) return plans
   const ports = service.spec.ports.filter(({ port }) => isPortNumber(port))
   const { clusterShares } = traffic
@@ -274,6 +274,41 @@ export function planService(
     for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
+}
+
+/**
+ * The ports of a service that has gone, by map key as those of planService(), with all targets in these slices as those
+ * to which open connections are ended. UDP has no connections.
+ */
+export function endedPlans(
+  service: ServiceImport,
+  slices: readonly EndpointSlice[],
+  context: ServiceContext,
+): ReadonlyMap<string, PortPlan> {
+  const plans = new Map<string, PortPlan>()
+  const family = addressFamily(context.clustersetIpRange.family)
+  const addresses = clustersetIps(service, family, context)
+  const ports = service.spec.ports.filter(({ port, protocol }) => isPortNumber(port) && protocol !== 'UDP')
+  if (addresses.length === 0 || ports.length === 0) return plans
+  const clusters = new Set(slices.flatMap(({ metadata: { labels } }) => labels?.[LABEL_SOURCE_CLUSTER] ?? []))
+  const targets = new EndedTargets(slices, { ended: clusters, most: mostSlots(ports.length), family, context })
+  for (const port of ports) {
+    const ended = targets.all(port)
+    if (ended.length === 0) continue
+    const plan: PortPlan = { pick: 'random', slots: [], ended, withdrawn: true }
+    for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
+  }
+  return plans
+}
+
+function clustersetIps(
+  { spec }: ServiceImport,
+  family: AddressFamily,
+  { clustersetIpRange }: ServiceContext,
+): readonly string[] {
+  if (spec.type !== 'ClusterSetIP') return []
+  const isInRange = family.within([clustersetIpRange])
+  return (spec.ips ?? []).flatMap((text) => clustersetIp(text, family, isInRange))
 }
 
 const MOST_CHAINS = 64
@@ -543,6 +578,11 @@ class EndedTargets {
     const clusters = [...byCluster.values()].filter((targets) => !targets.some((target) => slots.has(target)))
     const ended = [...new Set(clusters.flat())].sort()
     return ended.length === 0 ? plan : { ...plan, ended }
+  }
+
+  /** All of them, sorted. */
+  all(port: ImportPort): readonly string[] {
+    return [...new Set([...this.#targets(port).values()].flat())].sort()
   }
 
   #targets(port: ImportPort): ReadonlyMap<string, readonly string[]> {

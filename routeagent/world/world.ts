@@ -20,7 +20,7 @@ export {
   nodeDropCounter,
   nodeDropCounts,
 } from './drop-counts.ts'
-export { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
+export { type PortCounts, type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
 export {
   FactsReader,
   type KernelFacts,

@@ -80,7 +80,7 @@ t.test('files take turns, and none is left out by all of them', async (t) => {
 })
 
 /** The number of turns in which every share runs at least once. */
-const EVERY = 4
+const EVERY = 12
 
 /** Returns the words of a pattern: `(a|b)\.test` gives a and b. */
 function wordsOf(pattern: string): readonly string[] {
@@ -112,6 +112,6 @@ t.test('a turn is a whole number', async (t) => {
 t.test('the tiers are known by their names', async (t) => {
   t.same(
     TIERS.map(({ name }) => name),
-    ['unit', 'story', 'conventions', 'netns', 'lanes', 'hostile', 'etcd', 'browser', 'kube', 'kernel', 'emulated'],
+    ['unit', 'story', 'conventions', 'netns', 'long', 'lanes', 'hostile', 'etcd', 'browser', 'kube', 'kernel', 'emulated'],
   )
 })

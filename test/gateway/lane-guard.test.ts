@@ -10,8 +10,10 @@ import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 t.test('one rule for each device on which packets arrive', async (t) => {
   const planned = [{ device: 'sealane0' }]
   t.strictSame(planLaneGuard({ own: MILANO, laneDevices: ['sealane0'] }, planned), [], 'all pods may be called')
-  t.strictSame(planLaneGuard({ own: MILANO, exposure: 'pods', laneDevices: [] }, planned), [])
-  const drops = planLaneGuard({ own: DUAL_MILANO, exposure: 'nothing', laneDevices: ['sealane0', 'sealane3'] }, planned)
+  t.strictSame(planLaneGuard({ own: MILANO, exposure: 'pods', failClosed: true, laneDevices: [] }, planned), [])
+  const closes = { own: DUAL_MILANO, exposure: 'nothing', laneDevices: ['sealane0', 'sealane3'] } as const
+  t.strictSame(planLaneGuard(closes, planned), [], 'by default')
+  const drops = planLaneGuard({ ...closes, failClosed: true }, planned)
   const closed = (ip: string, device: string): string[] => [
     `${ip} rule add priority 70 iif ${device} lookup 255 protocol 173`,
     `${ip} rule add priority 71 fwmark 0/0x2000 iif ${device} blackhole protocol 173`,

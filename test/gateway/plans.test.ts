@@ -180,6 +180,7 @@ t.test('dual-stack', async (t) => {
   const rows: [file: string, world: GatewayWorld][] = [
     ['dual-stack.nft', dual(TWO_LANES)],
     ['dual-stack-alone.nft', dual({ clusters: [DUAL_MILANO], endpoints: [] })],
+    ['dual-stack-closed.nft', dual({ clusters: [DUAL_MILANO], endpoints: [], exposure: 'exports' })],
   ]
   for (const [file, w] of rows) {
     const { nft, nft6 } = planGateway(w)

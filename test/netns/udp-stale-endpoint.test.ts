@@ -43,7 +43,7 @@ const SLICES = { 4: slice, 6: slice6 }
 const SOON_MS = 2000
 
 inPrivateNetns(t, import.meta.url, () => {
-  t.test('a client that never pauses', { timeout: 60_000 }, (t) =>
+  t.test('a client that never pauses', { timeout: 90_000 }, (t) =>
     withNetns((client) =>
       withNetns((web) =>
         withNetns(async (far) => {
@@ -52,6 +52,7 @@ inPrivateNetns(t, import.meta.url, () => {
           await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
           for (const family of [4, 6] as const) await moves(t, site, client, family)
           for (const family of [4, 6] as const) await endsNow(t, site, client, family)
+          await withdrawn(t, site, client, far)
           // Endpoints that leave while no routeagent runs.
           const streams = [streamTo(t, client, VIP), streamTo(t, client, VIP6)]
           for (const [i, family] of ([4, 6] as const).entries()) await answers(streams[i]!, WEB[family][2]!, 'before')
@@ -149,6 +150,49 @@ async function endsNow(t: Test, site: Site, client: Netns, family: 4 | 6): Promi
   held.end()
   put(soft, WEB[family][2] ?? '')
   site.api.drop('EndpointSlice', SLICES[family]('web', 'paris', []).metadata.name, 'shop')
+}
+
+/** Its exporter offers the service no more: the import goes, and packets to its pods get no answer. */
+async function withdrawn(t: Test, site: Site, client: Netns, far: Netns): Promise<void> {
+  const web = serviceImport('web', VIP, { ips: [VIP, VIP6], ports: IMPORT_PORTS })
+  const slices = [slice('web', 'paris', [FAR[4]], PORTS), slice6('web', 'paris', [FAR[6]], PORTS)]
+  const [nft, chain] = [
+    'table inet exporter',
+    'chain in { type filter hook input priority -200; iifname sealane-vx drop; }',
+  ]
+  const ours = [slice('web', 'milano', [WEB[4][2]!], PORTS), slice6('web', 'milano', [WEB[6][2]!], PORTS)]
+  for (const { metadata } of ours) site.api.drop('EndpointSlice', metadata.name, 'shop')
+  for (const keeps of [true, false]) {
+    const annotations = keeps ? { 'sealane.io/keeps-open': 'true' } : {}
+    site.api.put(web)
+    for (const one of slices) site.api.put({ ...one, metadata: { ...one.metadata, annotations } })
+    for (const [ip, family] of [
+      ['ip', 4],
+      ['ip6', 6],
+    ] as const)
+      await settled(site, new RegExp(`slot-0: \\S+ . tcp . 80 ${FAR[family]}`), ip)
+    const held = [holdConnection(client, VIP), holdConnection(client, VIP6)]
+    for (const [i, family] of ([4, 6] as const).entries()) {
+      t.match(await held[i]?.ask(), `${FAR[family]} `)
+    }
+    if (!keeps) await far.exec('nft', ['-f', '-'], { input: `${nft} { ${chain}; }` })
+    for (const { metadata } of slices) site.api.drop('EndpointSlice', metadata.name, 'shop')
+    site.api.drop('ServiceImport', 'web', 'shop')
+    for (const [i, family] of ([4, 6] as const).entries()) {
+      if (!keeps) {
+        const element = new RegExp(`ended: \\S+ . tcp . 80 . ${FAR[family]}`)
+        await settled(site, element, family === 4 ? 'ip' : 'ip6')
+      }
+      const sent = performance.now()
+      const answer = await held[i]?.ask()
+      if (keeps) t.match(answer, `${FAR[family]} `, `IPv${family}: its exporter lets the connection go on`)
+      else t.equal(answer, 'ECONNRESET', `IPv${family}: the client hears of the end when it sends`)
+      t.ok(performance.now() - sent < SOON_MS)
+      held[i]?.end()
+    }
+  }
+  await far.exec('nft', [`delete ${nft}`])
+  for (const object of [web, ...ours]) site.api.put(object)
 }
 
 interface Stream {

@@ -5,7 +5,7 @@ import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import { eventually } from '../support/eventually.ts'
 import { membershipObject } from '../support/objects/cluster-objects.ts'
 import { Machine } from './support/machine.ts'
-import { membership, node } from './support/site.ts'
+import { cluster, dualStack, dualStackNode, membership, node } from './support/site.ts'
 
 t.test('a node that cannot have its table has no overlay, and says why', async (t) => {
   const machine = new Machine(t)
@@ -21,6 +21,35 @@ t.test('a node that cannot have its table has no overlay, and says why', async (
   await machine.ready()
   await eventually(() => failure() === '', { say: 'and no longer' })
   t.match(machine.kernel(), 'sealane-vx')
+})
+
+t.test('the overlay waits for the table of IPv6 too, unless the kernel refuses it', async (t) => {
+  for (const isRefused of [false, true]) {
+    const machine = new Machine(t)
+    machine.join()
+    machine.api.put(dualStack(cluster('milano', 1, '244.0.0.0/16'), 'fd00:10:42::/56'))
+    machine.api.put(dualStackNode(node('worker', '192.168.7.11', '10.42.1.0/24'), 'fd00:10:42:1::/64'))
+    const run = machine.nft6.run.bind(machine.nft6)
+    const decided = Promise.withResolvers<undefined>()
+    const asked = Promise.withResolvers<undefined>()
+    machine.nft6.run = async (...args) => {
+      asked.resolve(undefined)
+      await decided.promise
+      if (isRefused) throw new KernelError('UNKNOWN', 'nft', 'no such module')
+      return run(...args)
+    }
+    machine.start(t)
+    await asked.promise
+    const waits = 'routes: waiting for table sealane_node'
+    await eventually(() => machine.status.notReady().join().includes(waits), { say: waits })
+    await eventually(() => machine.nft.toString().includes('chain access-in'), { say: 'the table of IPv4' })
+    await machine.putThrough('routes', node('other', '192.168.7.12', '10.42.2.0/24'))
+    t.notMatch(machine.routes.toString(), 'ip link add sealane-vx', 'no overlay with the table of IPv4 alone')
+    decided.resolve(undefined)
+    await eventually(() => machine.routes.toString().includes('ip link add sealane-vx'), {
+      say: `refused: ${isRefused}: the overlay`,
+    })
+  }
 })
 
 t.test('a node that does not expose all pods has no overlay without the rules that close it', async (t) => {

@@ -67,7 +67,7 @@ t.test('the records say to whom', async (t) => {
   for (const [name, change, want] of rows) t.equal(offeredBy(change), want, name)
 })
 
-t.test('an offer to namespaces says whether open connections outlast it, and no other one does', async (t) => {
+t.test('an offer says whether open connections outlast it', async (t) => {
   const memory = newExportMemory()
   const keeping = { ...clusterAccessPolicy('allow'), spec: { default: 'allow', keepOpenConnections: true } } as const
   const to = (namespaces?: string[]) =>
@@ -75,8 +75,11 @@ t.test('an offer to namespaces says whether open connections outlast it, and no 
   const rows: readonly (readonly [string, Partial<ExportAccess>, keepsOpen: true | undefined])[] = [
     ['it ends them', { policies: [to(['till'])] }, undefined],
     ['it keeps them', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
-    ['to whole clusters: this cluster decides', { policies: [to()], clusterPolicies: [keeping] }, undefined],
-    ['to all', { clusterPolicies: [keeping] }, undefined],
+    ['to whole clusters', { policies: [to()], clusterPolicies: [keeping] }, true],
+    ['to all', { clusterPolicies: [keeping] }, true],
+    ['to all: it ends them', {}, undefined],
+    ['all pods are exposed', { exposure: 'pods' }, true],
+    ['callers decide by namespaces', { exposure: 'pods', policies: [to(['till'])] }, undefined],
     ['it keeps them again', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
     ['and ends them', { policies: [to(['till'])] }, undefined],
   ]

@@ -61,6 +61,23 @@ t.test('slices say whether their exporter lets open connections outlast its offe
   t.end()
 })
 
+t.test('and for a withdrawal, whoever may call', (t) => {
+  const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
+  const marks = (change: Partial<ServiceExportBody>): unknown[] => {
+    const { objects } = planImports(
+      world([MILANO, IP, exported('milano', change), sliceOf('milano', '10.42.0.5')]),
+      memory,
+    )
+    return [...objects.values()].flatMap(({ kind, metadata }) =>
+      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/keeps-open']] : [],
+    )
+  }
+  t.strictSame(marks({}), [undefined])
+  t.strictSame(marks({ keepsOpen: true }), ['true'])
+  t.strictSame(marks({ keepsOpen: false }), [undefined], 'and no longer')
+  t.end()
+})
+
 function drainMarks(annotations: Readonly<Record<string, string>> | undefined): string | undefined {
   const now = annotations?.['sealane.io/drained-now']
   const drained = annotations?.['sealane.io/drained']

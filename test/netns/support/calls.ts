@@ -6,7 +6,7 @@ import type { Netns } from '../../support/netns.ts'
 
 const SERVER = `
   const net = require('node:net'), dgram = require('node:dgram')
-  for (const port of [8080, 9000]) {
+  for (const port of process.argv.slice(1).map(Number)) {
     net.createServer((socket) => socket.on('error', () => undefined)).listen(port, '::')
     for (const type of ['udp4', 'udp6']) {
       const udp = dgram.createSocket({ type, ipv6Only: type === 'udp6' })
@@ -17,9 +17,9 @@ const SERVER = `
   }
   setTimeout(() => console.log('ready'), 300)`
 
-/** Answers calls to ports 8080 and 9000. Undefined: in the namespace of the test. */
-export async function serve(t: Test, ns: Netns | undefined): Promise<void> {
-  const args = ['-e', SERVER]
+/** Answers calls to these ports. Undefined: in the namespace of the test. */
+export async function serve(t: Test, ns: Netns | undefined, ports: readonly number[] = [8080, 9000]): Promise<void> {
+  const args = ['-e', SERVER, ...ports.map(String)]
   const child = ns === undefined ? spawn(process.execPath, args) : ns.spawn(process.execPath, args)
   t.teardown(() => child.kill('SIGKILL'))
   await new Promise((resolve) => child.stdout?.once('data', resolve))

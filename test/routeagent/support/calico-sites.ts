@@ -12,6 +12,7 @@
  */
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import type { Exposure } from '../../../model/access/access.ts'
 import type { KubeObject, RouteAgent } from '../../../model/objects.ts'
 import { POD_PROGRAMS } from '../../gateway/support/pod-programs.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -68,13 +69,20 @@ const MILANO_CLUSTER = cluster('milano', 1, '244.0.0.0/16')
 const PARIS_CLUSTER = cluster('paris', 2, '244.1.0.0/16')
 const PORTS = [{ name: 'http', protocol: 'TCP', port: 8080 }] as const
 
-function objects(self: string): KubeObject[] {
+function objects(self: string, { exposure, objects: more = [] }: CalicoInit): KubeObject[] {
   const base = membership()
+  const stated = exposure === undefined || self === 'paris' ? {} : { exposure }
   return [
-    { ...base, spec: { ...base.spec, clusterId: self } },
+    { ...base, spec: { ...base.spec, clusterId: self, ...stated } },
     MILANO_CLUSTER,
     PARIS_CLUSTER,
-    ...(self === 'paris' ? [node('gw', PARIS.address)] : [node('gw', GW.address), node('worker', WORKER.address)]),
+    ...(self === 'paris'
+      ? [node('gw', PARIS.address)]
+      : [
+          ...[node('gw', GW.address), node('worker', WORKER.address), ...more],
+          serviceImport('web', '245.0.0.7', { ports: [{ name: 'http', protocol: 'TCP', port: 8080 }] }),
+          slice('web', 'paris', ['244.1.8.7'], PORTS),
+        ]),
   ]
 }
 
@@ -98,9 +106,18 @@ async function serve(pod: Netns): Promise<void> {
 
 type Seven = readonly [Netns, Netns, Netns, Netns, Netns, Netns, Netns]
 
+/** How milano differs from a site that exposes all pods. */
+export interface CalicoInit {
+  readonly exposure?: Exposure
+  /** Absent: true. */
+  readonly failClosed?: boolean
+  readonly objects?: readonly KubeObject[]
+}
+
 export interface CalicoSites {
   /** The namespaces of milano: its gateway node and its worker. */
   readonly gw: Netns
+  readonly worker: Netns
   readonly gwPod: Netns
   readonly workerPod: Netns
   readonly parisPod: Netns
@@ -108,52 +125,75 @@ export interface CalicoSites {
   readonly workerProcess: NodeProcess
   /** The process of the node of paris, which is also called gw. */
   readonly parisProcess: NodeProcess
+  /** Starts the processes of gw, or of the worker, once more after their end. */
+  readonly startGw: () => NodeProcess
+  readonly startWorker: () => NodeProcess
 }
 
 /**
  * Builds the sites, waits until the lane is up and all nodes of milano have reported their ranges, and removes them
  * after `story`.
  */
-export async function withCalicoSites(t: Test, story: (sites: CalicoSites) => Promise<void>): Promise<void> {
+export async function withCalicoSites(
+  t: Test,
+  story: (sites: CalicoSites) => Promise<void>,
+  init: CalicoInit = {},
+): Promise<void> {
   await withSpaces(7, [], async ([internet, gw, gwPod, worker, workerPod, paris, parisPod]) => {
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
     await wire(internet, gw, gwPod, GW)
     await wire(internet, worker, workerPod, WORKER)
     await wire(internet, paris, parisPod, PARIS)
-    const processes = startNodes(t, { gw, worker, paris })
+    const processes = startNodes(t, { gw, worker, paris }, init)
     await Promise.all([gwPod, workerPod, parisPod].map(serve))
     await untilReported(processes)
-    await story({ gw, gwPod, workerPod, parisPod, ...processes })
+    await story({ gw, worker, gwPod, workerPod, parisPod, ...processes })
   })
 }
 
-type Processes = Pick<CalicoSites, 'gwProcess' | 'workerProcess' | 'parisProcess'>
+type Processes = Pick<CalicoSites, 'gwProcess' | 'workerProcess' | 'parisProcess' | 'startGw' | 'startWorker'>
 
-function startNodes(t: Test, { gw, worker, paris }: Readonly<Record<'gw' | 'worker' | 'paris', Netns>>): Processes {
+function startNodes(
+  t: Test,
+  { gw, worker, paris }: Readonly<Record<'gw' | 'worker' | 'paris', Netns>>,
+  init: CalicoInit,
+): Processes {
   const folder = temporaryFolder(t)
   const start = (name: string, netns: Netns, file: string, address?: string): NodeProcess => {
     const lanes = address === undefined ? [] : [{ lane: 0, publicAddress: address }]
-    const process = new NodeProcess({ node: name, netns, folder: join(folder, file), lanes })
+    const closed = init.failClosed === undefined ? {} : { failClosed: init.failClosed }
+    const process = new NodeProcess({ node: name, netns, folder: join(folder, file), lanes, ...closed })
     t.teardown(() => process.stop())
-    process.put(...objects(file === 'paris' ? 'paris' : 'milano'))
+    process.put(...objects(file === 'paris' ? 'paris' : 'milano', init))
     return process
   }
-  const gwProcess = start('gw', gw, 'gw', GW.address)
-  const workerProcess = start('worker', worker, 'worker')
+  let gwProcess: NodeProcess
+  let workerProcess: NodeProcess | undefined
   const parisProcess = start('gw', paris, 'paris', PARIS.address)
-  gwProcess.report(workerProcess, isStateOf('gw'))
-  workerProcess.report(gwProcess, isStateOf('worker'))
-  gwProcess.report(parisProcess, isEndpointOf('milano'))
-  parisProcess.report(gwProcess, isEndpointOf('paris'))
-  parisProcess.report(workerProcess, isEndpointOf('paris'))
-  for (const process of [gwProcess, workerProcess]) {
-    process.put(serviceImport('web', '245.0.0.7', { ports: [{ name: 'http', protocol: 'TCP', port: 8080 }] }))
-    process.put(slice('web', 'paris', ['244.1.8.7'], PORTS))
+  const startGw = (): NodeProcess => {
+    gwProcess = start('gw', gw, 'gw', GW.address)
+    gwProcess.report(parisProcess, isEndpointOf('milano'))
+    parisProcess.report(gwProcess, isEndpointOf('paris'))
+    if (workerProcess !== undefined) connect(gwProcess, workerProcess)
+    return gwProcess
   }
-  return { gwProcess, workerProcess, parisProcess }
+  const startWorker = (): NodeProcess => {
+    workerProcess = start('worker', worker, 'worker')
+    parisProcess.report(workerProcess, isEndpointOf('paris'))
+    connect(gwProcess, workerProcess)
+    return workerProcess
+  }
+  const first = startGw()
+  const started = startWorker()
+  return { gwProcess: first, workerProcess: started, parisProcess, startGw, startWorker }
 }
 
-async function untilReported({ gwProcess, workerProcess, parisProcess }: Processes): Promise<void> {
+function connect(gw: NodeProcess, worker: NodeProcess): void {
+  gw.report(worker, isStateOf('gw'))
+  worker.report(gw, isStateOf('worker'))
+}
+
+async function untilReported({ gwProcess, workerProcess, parisProcess }: Omit<Processes, 'startGw' | 'startWorker'>): Promise<void> {
   const say = (): string => [gwProcess, workerProcess, parisProcess].map((process) => process.errors).join('\n')
   const up = (process: NodeProcess): boolean =>
     JSON.stringify(process.get('Gateway', 'gw') ?? '').includes('"state":"up"')

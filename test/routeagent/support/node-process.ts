@@ -14,6 +14,8 @@ export interface NodeProcessInit {
   readonly folder: string
   /** The UDP port of the overlay. Absent: the default. */
   readonly overlayPort?: number
+  /** failClosed of both parts. Absent: true. */
+  readonly failClosed?: boolean
   /** Lane numbers and public addresses. Absent: no gateway runs on the node. */
   readonly lanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
 }
@@ -24,7 +26,7 @@ export class NodeProcess {
   readonly #objects = new Map<string, KubeObject>()
   errors = ''
 
-  constructor({ node, netns, folder, lanes = [], overlayPort }: NodeProcessInit) {
+  constructor({ node, netns, folder, lanes = [], overlayPort, failClosed = true }: NodeProcessInit) {
     const sockets = join(folder, 'wireguard')
     for (const name of ['wireguard', 'state']) mkdirSync(join(folder, name), { recursive: true })
     const program = [process.execPath, compiledProgram(join(import.meta.dirname, 'run-node.ts'))]
@@ -33,7 +35,8 @@ export class NodeProcess {
     // The program leads a session of its own, as a service does, because the kernel favours processes by session.
     const detached = process.env['SEALANE_TEST_FAVOURED'] === '1'
     const port = overlayPort === undefined ? {} : { SEALANE_TEST_OVERLAY_PORT: String(overlayPort) }
-    const env = { ...process.env, ...port }
+    const open = failClosed ? {} : { SEALANE_TEST_FAIL_CLOSED: '0' }
+    const env = { ...process.env, ...port, ...open }
     this.#child = spawn('ip', inside, { detached, env, stdio: ['pipe', 'pipe', 'pipe'] })
     // Reports of others are passed on until the test is over, also to a process that has just ended.
     this.#child.stdin?.on('error', () => undefined)

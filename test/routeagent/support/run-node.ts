@@ -4,7 +4,8 @@
  * loops (`{"wake": true}`); it prints on standard output what it writes (`{"object": …}`). Arguments: node, state
  * directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors as the
  * product does, for measurements. With SEALANE_TEST_FAVOURED=1 it raises its priority as the product does.
- * SEALANE_TEST_STATUS_MS is the interval of its reports, SEALANE_TEST_OVERLAY_PORT the UDP port of the overlay.
+ * SEALANE_TEST_STATUS_MS is the interval of its reports, SEALANE_TEST_OVERLAY_PORT the UDP port of the overlay. With
+ * SEALANE_TEST_FAIL_CLOSED=0, failClosed is false.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -70,6 +71,7 @@ const statusMs = process.env['SEALANE_TEST_STATUS_MS']
 const pace = statusMs === undefined ? {} : { statusMs: Number(statusMs) }
 const overlayPort = process.env['SEALANE_TEST_OVERLAY_PORT']
 const port = overlayPort === undefined ? {} : { overlayPort: Number(overlayPort) }
+const failClosed = process.env['SEALANE_TEST_FAIL_CLOSED'] !== '0'
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
   { ...common, wireguard: new WgCommand({ routes, clock }) },
@@ -78,7 +80,7 @@ const cable = new WireguardCable(
 await Promise.all([
   runRouteAgent(
     deps('routeagent'),
-    { node, stateDir: join(stateDir, 'routeagent'), failClosed: true, ...port },
+    { node, stateDir: join(stateDir, 'routeagent'), failClosed, ...port },
     stopping.signal,
   ),
   ...(lanes.length === 0
@@ -87,7 +89,7 @@ await Promise.all([
         runGateway(
           { ...deps('gateway'), cable },
           gatewayConfig({
-            ...{ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, failClosed: true },
+            ...{ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, failClosed },
             ...pace,
           }),
           stopping.signal,

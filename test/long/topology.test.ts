@@ -9,7 +9,7 @@ import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { StorySite } from './site.ts'
+import { StorySite } from '../story/site.ts'
 
 const IDS = ['milano', 'oslo', 'paris', 'tokyo'] as const
 type Id = (typeof IDS)[number]

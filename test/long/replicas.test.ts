@@ -16,7 +16,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { anExport } from '../broker/support/harness.ts'
 import { silent } from '../protocol/site.ts'
 import { eventually } from '../support/eventually.ts'
-import { type Member, Replicas } from './support/replicas.ts'
+import { type Member, Replicas } from '../story/support/replicas.ts'
 
 const clock = new SystemClock()
 const LONG = { deadlineMs: 90_000 }

@@ -7,8 +7,8 @@ import t from 'tap'
 import { openSqliteLog } from '../../broker/store/sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from '../../broker/store/state-directory.ts'
 import { eventually } from '../support/eventually.ts'
-import { BrokerProcess } from './broker-process.ts'
-import { StorySite } from './site.ts'
+import { BrokerProcess } from '../story/broker-process.ts'
+import { StorySite } from '../story/site.ts'
 
 const KILLS = 2
 const UNDER_WAY = 8

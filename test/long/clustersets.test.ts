@@ -11,8 +11,8 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { runCli, startCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { BrokerProcess } from './broker-process.ts'
-import { StorySite } from './site.ts'
+import { BrokerProcess } from '../story/broker-process.ts'
+import { StorySite } from '../story/site.ts'
 
 const DB = 'db.shop.svc.clusterset.local'
 const OTHERS = ['blue', 'green'] as const

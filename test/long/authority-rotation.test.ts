@@ -8,7 +8,7 @@ import { LinkedMember } from '../broker/support/linked-member.ts'
 import { Traffic } from '../broker/support/member-traffic.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
-import { BrokerProcess } from './broker-process.ts'
+import { BrokerProcess } from '../story/broker-process.ts'
 
 t.setTimeout(300_000)
 

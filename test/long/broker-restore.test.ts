@@ -10,8 +10,8 @@ import { verifyState } from '../../broker/recovery/verify-store.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { BrokerProcess } from './broker-process.ts'
-import { StorySite } from './site.ts'
+import { BrokerProcess } from '../story/broker-process.ts'
+import { StorySite } from '../story/site.ts'
 
 t.setTimeout(300_000)
 

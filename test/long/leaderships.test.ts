@@ -11,8 +11,8 @@ import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { Member, NEVER, clock, startBroker } from './real-members.ts'
-import { service, serviceExport, slice } from './site.ts'
+import { Member, NEVER, clock, startBroker } from '../agent/real-members.ts'
+import { service, serviceExport, slice } from '../agent/site.ts'
 
 const LEADERSHIPS = 20
 const LATER = { deadlineMs: 60_000 }
