@@ -144,7 +144,11 @@ function factsOf(clusters: number, services: number): ConsoleFacts {
       at('EndpointSlice').push(...(slices as Loose[]))
     },
     input: {
-      shares: { t: 'known', at: NOW, value: { slices: slices as EndpointSlice[], policies: [], clusterPolicies: [] } },
+      shares: {
+        t: 'known',
+        at: NOW,
+        value: { slices: slices as EndpointSlice[], policies: [], clusterPolicies: [], accessPolicies: [] },
+      },
       flows: { t: 'known', at: NOW, value: flowsOf(names.slice(0, CALLED)) },
     },
   })

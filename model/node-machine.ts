@@ -80,6 +80,8 @@ interface Product {
   readonly name: string
   /** Each of these labels alone shows it. */
   readonly labels?: Readonly<Record<string, Values>>
+  /** Labels or taints that show it if a node has all of them, and no label whose key matches. No affinity sees that. */
+  readonly together?: { readonly all: readonly string[]; readonly none: RegExp }
   readonly annotations?: Readonly<Record<string, Values>>
   readonly taints?: Readonly<Record<string, Values>>
   readonly names?: RegExp
@@ -128,8 +130,16 @@ const PRODUCTS: readonly Product[] = [
     names: /^eklet-/,
     info: { kubeletVersion: /eklet/ },
   },
-  { name: 'Volcengine VCI', taints: { 'vci.vke.volcengine.com/node-type': 'any' } },
-  { name: 'OKE virtual node', providerIds: /^(oci:\/\/)?ocid1\.virtualnode\./ },
+  {
+    name: 'Volcengine VCI',
+    labels: { 'vci.vke.volcengine.com/node-type': 'any' },
+    taints: { 'vci.vke.volcengine.com/node-type': 'any' },
+  },
+  {
+    name: 'OKE virtual node',
+    annotations: { 'oci.oraclecloud.com/virtual-node-pool-id': 'any' },
+    providerIds: /^(oci:\/\/)?ocid1\.virtualnode\./,
+  },
   {
     name: 'KWOK',
     labels: { 'kwok.x-k8s.io/node': ['fake'], type: ['kwok', 'fake-kubelet'] },
@@ -139,8 +149,13 @@ const PRODUCTS: readonly Product[] = [
     info: { kubeletVersion: /^(fake|kwok)/ },
   },
   {
-    // Its labels are those of ingress nodes (edge) and of all nodes of AKS (agent), so they show nothing.
+    // Each of its labels is also another's: edge of ingress nodes, agent of all nodes of AKS. So the labels count
+    // together only, and not in AKS. The taint edge alone is one of ingress nodes, too.
     name: 'KubeEdge',
+    together: {
+      all: ['node-role.kubernetes.io/edge', 'node-role.kubernetes.io/agent'],
+      none: /^kubernetes\.azure\.com\//,
+    },
     info: { kubeletVersion: /kubeedge/i },
   },
   { name: 'marked as a virtual node', labels: { [LABEL_VIRTUAL_NODE]: 'any' } },
@@ -202,6 +217,7 @@ function signOf(product: Product, signs: NodeSigns): string | undefined {
     (taint === undefined ? undefined : `taint ${taint.key}${taint.value === '' ? '' : `=${taint.value}`}`) ??
     mapSign('annotation', annotations, signs.annotations) ??
     (providerIds?.test(signs.providerId) === true ? `spec.providerID ${signs.providerId.slice(0, 100)}` : undefined) ??
+    togetherSign(product, signs) ??
     (field === undefined ? undefined : `status.nodeInfo.${field} ${(signs.info[field] ?? '').slice(0, 100)}`) ??
     (names?.test(signs.name) === true ? `name ${signs.name.slice(0, 253)}` : undefined)
   )
@@ -209,6 +225,12 @@ function signOf(product: Product, signs: NodeSigns): string | undefined {
 
 function labelSign({ labels = {} }: Product, signs: NodeSigns): string | undefined {
   return mapSign('label', labels, signs.labels)
+}
+
+function togetherSign({ together }: Product, { labels, taints }: NodeSigns): string | undefined {
+  if (together === undefined || Object.keys(labels).some((key) => together.none.test(key))) return undefined
+  const isShown = together.all.every((key) => labels[key] !== undefined || taints.some((taint) => taint.key === key))
+  return isShown ? `labels or taints ${together.all.join(' and ')}` : undefined
 }
 
 function mapSign(what: string, rules: Readonly<Record<string, Values>>, given: TextMap): string | undefined {

@@ -10,7 +10,16 @@ import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import { type AgentMetrics, type BackendMetrics, type MirrorWriter, backendMetrics, loopDeps } from '../loop/loop.ts'
 import type { CheckBackend } from './check-backend.ts'
-import { type BackendState, type CheckTarget, knownState, planHealth, planTargets, stateAfter } from './plan-checks.ts'
+import {
+  type BackendState,
+  type CheckTarget,
+  isFirstFailure,
+  knownState,
+  planHealth,
+  planTargets,
+  recheckMs,
+  stateAfter,
+} from './plan-checks.ts'
 
 export interface BackendCheckLoopDeps {
   readonly api: ClusterApi
@@ -144,10 +153,14 @@ export class BackendCheckLoop {
     // The slice or its check has changed meanwhile.
     if (this.#stop.aborted || this.#running.get(target.key) !== running) return
     this.#own.checks.inc({ result: outcome === undefined ? 'not_run' : outcome.passed ? 'passed' : 'failed' })
-    this.#schedule(running, started + target.check.intervalMs - clock.monotonic())
-    if (outcome === undefined) return
     const before = running.state?.up
-    running.state = stateAfter(running.state, outcome, target.check, timeText(clock.now()))
+    if (outcome !== undefined) {
+      running.state = stateAfter(running.state, outcome, target.check, timeText(clock.now()))
+    }
+    const isFirst = outcome?.passed === false && isFirstFailure(running.state)
+    const nextMs = started + target.check.intervalMs - clock.monotonic()
+    this.#schedule(running, isFirst ? Math.min(nextMs, recheckMs(target.check)) : nextMs)
+    if (outcome === undefined || running.state === undefined) return
     if (running.state.up === before) return
     this.#report(running, before)
     this.#loop.poke()

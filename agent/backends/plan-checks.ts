@@ -71,6 +71,19 @@ export function stateAfter(
   return { up: passed, streak: { passed, count: 0 }, since: now, ...(passed ? {} : { message: outcome.message }) }
 }
 
+/** Whether the last result is the first failure of a backend that is not down: the next check then comes early. */
+export function isFirstFailure(state: BackendState | undefined): boolean {
+  return state !== undefined && state.up !== false && !state.streak.passed && state.streak.count === 1
+}
+
+/** The longest time from the first failure to the next check. */
+const MAX_RECHECK_MS = 200
+
+/** How soon the first failure of a check is confirmed, so that a dead backend is down about one interval after it died. */
+export function recheckMs({ intervalMs }: Pick<BackendCheck, 'intervalMs'>): number {
+  return Math.min(MAX_RECHECK_MS, intervalMs / 10)
+}
+
 /**
  * The status of a slice from the states of its targets. Undefined if no backend has a state yet: then nothing is written.
  */

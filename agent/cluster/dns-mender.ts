@@ -38,7 +38,10 @@ export interface DnsMaps {
 export interface DnsTrouble {
   readonly reason: ReasonCode
   readonly message: string
-  /** False for what was known at the join: the answers of the DNS then say whether it matters. */
+  /**
+   * False for what was known at the join, and for a Corefile that was removed with its ConfigMap, as when a cache is
+   * uninstalled: the answers of the DNS then say whether it matters.
+   */
   readonly isLost: boolean
 }
 
@@ -79,22 +82,20 @@ export class DnsMender {
     const lost: DnsTrouble[] = []
     for (const map of wired.maps) {
       const trouble = await this.#mend(map, wired, signal)
-      if (trouble !== undefined) lost.push({ ...trouble, isLost: true })
+      if (trouble !== undefined) lost.push(trouble)
     }
     const [known] = wired.problems
-    return (this.#trouble = lost[0] ?? (known === undefined ? undefined : { ...known, isLost: false }))
+    const worst = lost.find(({ isLost }) => isLost) ?? lost[0]
+    return (this.#trouble = worst ?? (known === undefined ? undefined : { ...known, isLost: false }))
   }
 
-  async #mend(
-    wired: WiredMap,
-    { forwardTo }: WiredDns,
-    signal: AbortSignal,
-  ): Promise<Omit<DnsTrouble, 'isLost'> | undefined> {
+  async #mend(wired: WiredMap, { forwardTo }: WiredDns, signal: AbortSignal): Promise<DnsTrouble | undefined> {
     const { maps } = this.#deps
     const title = `ConfigMap ${wired.namespace}/${wired.name}`
     try {
       const map = await maps.read(wired.namespace, wired.name, signal)
-      if (map === undefined) return notMended(title, 'it does not exist')
+      // A CoreDNS without its Corefile does not start, so the block of a removed one is missed only if DNS is silent.
+      if (map === undefined) return { ...notMended(title, 'it does not exist'), isLost: wired.text !== undefined }
       const plan = planMending(wired, map.data ?? {}, { domain: CLUSTERSET_ZONE, forwardTo })
       if (plan.state === 'holds') {
         this.#holds(title, wired)
@@ -122,7 +123,7 @@ export class DnsMender {
     map: DnsMap,
     { text }: Extract<Mending, { state: 'lost' }>,
     signal: AbortSignal,
-  ): Promise<Omit<DnsTrouble, 'isLost'> | undefined> {
+  ): Promise<DnsTrouble | undefined> {
     const { api, maps, clock, logger } = this.#deps
     const [id, now] = [`${title} ${key}`, clock.monotonic()]
     const repairs = (this.#repairs.get(id) ?? []).filter((at) => now - at < REVERTS_WITHIN_MS)
@@ -132,6 +133,7 @@ export class DnsMender {
       return {
         reason: 'ClusterDnsReverted',
         message: `${title}, ${key}: ${otherWriter(map)} reverts Sealane's block, so Sealane no longer puts it back`,
+        isLost: true,
       }
     }
     this.#stoppedAt.delete(id)
@@ -144,8 +146,9 @@ export class DnsMender {
   }
 }
 
-function notMended(title: string, why: string): Omit<DnsTrouble, 'isLost'> {
+function notMended(title: string, why: string): DnsTrouble {
   return {
+    isLost: true,
     reason: 'ClusterDnsNotMended',
     message: `${title} no longer forwards ${CLUSTERSET_ZONE} to Sealane, and Sealane cannot put that back: ${why}`,
   }

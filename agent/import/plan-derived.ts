@@ -29,9 +29,12 @@ import {
   LABEL_DERIVED,
   LABEL_DERIVED_FROM,
   type ServiceShares,
+  type SharesPlan,
   type SharesWorld,
   derivedName,
   isDerived,
+  portId,
+  sharesOfPort,
   sharesOfService,
   usersReason,
 } from '../../model/services/services.ts'
@@ -155,9 +158,9 @@ function planOne(
   const counted = countedSlices(serviceImport, byImport.get(serviceKey(namespace, from)) ?? [], world.shares)
   const service = derivedService(serviceImport, asked.name, { families, policy: counted.policy })
   const { uid } = serviceImport.metadata
-  const slices = counted.slices.map((slice) =>
-    memory.get(`${key}/${slice.metadata.name}`, [slice, from, uid], () =>
-      derivedSlice(slice, asked.name, serviceImport),
+  const slices = counted.slices.map(({ slice, ports }) =>
+    memory.get(`${key}/${slice.metadata.name}`, [slice, from, uid, ports?.map(portId).join()], () =>
+      derivedSlice(ports === undefined ? slice : { ...slice, ports }, asked.name, serviceImport),
     ),
   )
   return { finding: readyFinding(key, counted), service, slices }
@@ -183,8 +186,14 @@ function refused(reason: ReasonCode, message: string): PlannedDerived {
 
 // Which slices count.
 
+interface CountedSlice {
+  readonly slice: EndpointSlice
+  /** Those of its ports in whose calls the cluster has a share. Undefined: all. */
+  readonly ports?: NonNullable<EndpointSlice['ports']>
+}
+
 interface Counted {
-  readonly slices: readonly EndpointSlice[]
+  readonly slices: readonly CountedSlice[]
   /** Clusters with endpoints that get no calls, sorted. */
   readonly leftOut: readonly string[]
   /** Whether a policy divides calls otherwise than by ready endpoints, which a Service cannot. */
@@ -193,7 +202,7 @@ interface Counted {
 }
 
 function countedSlices(serviceImport: ServiceImport, imported: readonly EndpointSlice[], world: SharesWorld): Counted {
-  const slices: EndpointSlice[] = []
+  const slices: CountedSlice[] = []
   const leftOut = new Set<string>()
   let hasLostWeights = false
   let policy: ServiceShares['policy']
@@ -201,28 +210,47 @@ function countedSlices(serviceImport: ServiceImport, imported: readonly Endpoint
     const ofFamily = imported.filter((slice) => slice.addressType === addressType)
     if (ofFamily.length === 0) continue
     const shares = sharesOfService(serviceImport, ofFamily, world)
-    const isReached = (cluster: string): boolean => world.reachable === undefined || world.reachable.has(cluster)
-    const given = new Set(shares?.shares.flatMap(({ cluster, share }) => (share > 0 ? [cluster] : [])))
     policy ??= shares?.policy
-    hasLostWeights ||= shares !== undefined && dividesOtherwise(shares)
-    for (const slice of ofFamily) {
-      const cluster = sourceOf(slice)
-      if (shares === undefined ? isReached(cluster) : given.has(cluster)) slices.push(slice)
-      else leftOut.add(cluster)
-    }
+    hasLostWeights ||= shares !== undefined && dividesOtherwise(shares, serviceImport)
+    const counted = ofFamily.flatMap((slice) => countedSlice(slice, shares, world) ?? [])
+    slices.push(...counted)
+    const given = new Set(counted.map(({ slice }) => sourceOf(slice)))
+    for (const cluster of ofFamily.map(sourceOf)) if (!given.has(cluster)) leftOut.add(cluster)
   }
   return { slices, leftOut: [...leftOut].sort(), hasLostWeights, policy }
+}
+
+/** Undefined: its cluster gets no calls of any of its ports. */
+function countedSlice(
+  slice: EndpointSlice,
+  shares: ServiceShares | undefined,
+  { reachable }: SharesWorld,
+): CountedSlice | undefined {
+  const cluster = sourceOf(slice)
+  if (shares === undefined) return reachable === undefined || reachable.has(cluster) ? { slice } : undefined
+  const { ports = [] } = slice
+  if (shares.ports.length === 0 || ports.length === 0) return isGiven(shares, cluster) ? { slice } : undefined
+  const given = ports.filter((port) => isGiven(sharesOfPort(shares, port), cluster))
+  if (given.length === ports.length) return { slice }
+  return given.length === 0 ? undefined : { slice, ports: given }
+}
+
+function isGiven({ shares }: SharesPlan, id: string): boolean {
+  return shares.some(({ cluster, share }) => cluster === id && share > 0)
 }
 
 const WHOLE = 10_000
 
 /** Whether ready endpoints of the clusters that get calls, each counting alike, would be called otherwise. */
-function dividesOtherwise({ shares }: ServiceShares): boolean {
-  const given = shares.filter(({ share }) => share > 0)
-  const ready = given.reduce((sum, one) => sum + one.ready, 0)
-  if (ready === 0) return false
-  // Shares are whole numbers that add up, so a rounded one may differ by one for each of the others.
-  return given.some((one) => Math.abs(one.share - (WHOLE * one.ready) / ready) > given.length)
+function dividesOtherwise(shares: ServiceShares, { spec }: ServiceImport): boolean {
+  const ofPorts = new Set(spec.ports.map((port) => sharesOfPort(shares, port)))
+  return [...(ofPorts.size === 0 ? [shares] : ofPorts)].some((plan) => {
+    const given = plan.shares.filter(({ share }) => share > 0)
+    const ready = given.reduce((sum, one) => sum + one.ready, 0)
+    if (ready === 0) return false
+    // Shares are whole numbers that add up, so a rounded one may differ by one for each of the others.
+    return given.some((one) => Math.abs(one.share - (WHOLE * one.ready) / ready) > given.length)
+  })
 }
 
 // The objects.

@@ -15,6 +15,7 @@ import {
   podFamilies,
   underlayAddresses,
 } from '../../model/addresses/addresses.ts'
+import { clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type GoodPolicies, TrafficPolicies, isDerived } from '../../model/services/services.ts'
 import { KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -51,6 +52,7 @@ const KINDS = [
   'Membership',
   'TrafficPolicy',
   'ClusterTrafficPolicy',
+  'ClusterAccessPolicy',
 ] as const
 /** Many slices change together, and a round reads all of them. */
 const LOOK_MS = 200
@@ -143,6 +145,7 @@ export class DerivedLoop {
         clusters,
         reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
         policies,
+        withoutEgress: clustersWithoutEgress(api.cache('ClusterAccessPolicy').list(), [...clusters.values()], own),
       },
     }
   }

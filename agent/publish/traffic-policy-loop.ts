@@ -4,6 +4,7 @@
  */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
+import { clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
 import {
@@ -69,7 +70,7 @@ export class TrafficPolicyLoop {
     })
     const pokeShares = (): void => this.#shares.poke()
     for (const kind of STATED) this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
-    for (const kind of ['ServiceImport', 'Cluster', 'EndpointSlice'] as const)
+    for (const kind of ['ServiceImport', 'Cluster', 'EndpointSlice', 'ClusterAccessPolicy'] as const)
       this.#subscriptions.add(deps.api.cache(kind).onChange(pokeShares))
     this.#subscriptions.add(deps.gateways.onChange(pokeShares))
   }
@@ -151,6 +152,7 @@ export class TrafficPolicyLoop {
       clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
       reachable: usableClusters(this.#own, gateways.list(), this.#validation(clusters)),
       policies: inForce,
+      withoutEgress: clustersWithoutEgress(api.cache('ClusterAccessPolicy').list(), clusters, this.#own),
       imports: api.cache('ServiceImport').list(),
       slices: api.cache('EndpointSlice').list(),
     })

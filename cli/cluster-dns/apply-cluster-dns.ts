@@ -2,7 +2,16 @@
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { refOf, titleOf, type ObjectRef, type ObjectType } from '../../kubeapi/kube/kube.ts'
-import { AKS_LOCAL_DNS, DAEMON_SETS, REDIRECTS, isDnsCache, mountedMaps, runsDnsServer } from './dns-caches.ts'
+import {
+  AKS_LOCAL_DNS,
+  DAEMON_SETS,
+  REDIRECTS,
+  boundAddresses,
+  isDnsCache,
+  mountedMaps,
+  nodesWith,
+  runsDnsServer,
+} from './dns-caches.ts'
 import {
   type ClusterDnsClient,
   type ClusterDnsFlavour,
@@ -96,7 +105,10 @@ export async function readClusterDns(
   const ofCaches = refs.filter((ref) => mayBelongToCache(present, ref))
   const candidates = [...own, ...ofCaches].filter((ref) => findObject(present, ref) === undefined)
   const maps = await Promise.all(candidates.map(async (ref) => (await allowed(() => get(ref))) ?? []))
-  const all = unique([...present, ...maps.flat()])
+  const read = unique([...present, ...maps.flat()])
+  const bound = read.flatMap((object) => boundAddresses(read, object))
+  const atNodes = bound.length === 0 ? [] : nodesWith(await list(NODES), bound)
+  const all = unique([...read, ...atNodes])
   return all.filter((object) => object.kind !== 'DaemonSet' || isKept(all, usual, object))
 }
 

@@ -2,6 +2,7 @@
  * Finds the caches that answer pods in place of the cluster's DNS, such as NodeLocal DNSCache, by what they are and not
  * by their names: a DaemonSet that runs such a program, or a DNS server that listens on a link-local address (RFC 3927).
  */
+import { isIP } from 'node:net'
 import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
 import { type DnsObject, configMapRef } from './dns-change.ts'
 
@@ -29,6 +30,7 @@ interface Container {
 interface PodTemplate {
   readonly metadata?: { readonly labels?: Readonly<Record<string, string>> }
   readonly spec?: {
+    readonly hostNetwork?: boolean
     readonly containers?: readonly Container[]
     readonly volumes?: readonly {
       readonly name?: string
@@ -85,7 +87,10 @@ function programOf(present: readonly DnsObject[], workload: DnsObject): CachePro
   const server = containers.find((container) => isDnsServer(container))
   if (server === undefined) return undefined
   const inFront =
-    listensLinkLocal(present, workload) || isRedirectedTo(present, workload) || NODE_CACHE.test(workload.metadata.name)
+    listensLinkLocal(present, workload) ||
+    listensOnDummy(present, workload) ||
+    isRedirectedTo(present, workload) ||
+    NODE_CACHE.test(workload.metadata.name)
   if (!inFront) return undefined
   return containers.some(isCoreDns) ? 'coredns' : 'unknown'
 }
@@ -147,6 +152,49 @@ function listensLinkLocal(present: readonly DnsObject[], workload: DnsObject): b
       maps.has(metadata.name) &&
       Object.values(data).some((text) => BINDS_LINK_LOCAL.test(text)),
   )
+}
+
+/**
+ * Whether a CoreDNS on the network of the nodes binds an address that is none of a node. One ConfigMap serves all nodes,
+ * so such an address is that of a dummy device on each of them, to which kubelets point the pods.
+ */
+function listensOnDummy(present: readonly DnsObject[], workload: DnsObject): boolean {
+  const bound = boundAddresses(present, workload)
+  if (bound.length === 0) return false
+  const ofNodes = new Set(present.flatMap((object) => (object.kind === 'Node' ? nodeAddresses(object) : [])))
+  return bound.some((address) => !ofNodes.has(address))
+}
+
+/** The addresses that the Corefile of a DNS server on the network of the nodes binds, without loopback. */
+export function boundAddresses(present: readonly DnsObject[], workload: DnsObject): readonly string[] {
+  const { metadata: { labels = {} } = {}, spec: { hostNetwork } = {} } = templateOf(workload)
+  const isOfCluster = SERVER_APPS.has(labels['k8s-app'] ?? '')
+  if (workload.kind !== 'DaemonSet' || hostNetwork !== true || isOfCluster) return []
+  if (!containersOf(workload).some(isCoreDns)) return []
+  const maps = new Set(mountedMaps(workload).map(({ name }) => name))
+  const texts = present.flatMap(({ kind, metadata, data = {} }) =>
+    kind === 'ConfigMap' && metadata.namespace === workload.metadata.namespace && maps.has(metadata.name)
+      ? Object.values(data)
+      : [],
+  )
+  const words = texts.flatMap((text) => [...text.matchAll(BINDS)].flatMap(([, list = '']) => list.split(/\s+/)))
+  return words.filter((word) => isIP(word) !== 0 && !OF_EACH_MACHINE.test(word))
+}
+
+/** The pods of the cluster's own DNS have one of these labels `k8s-app`. */
+const SERVER_APPS: ReadonlySet<string> = new Set(['kube-dns', 'coredns'])
+const BINDS = /^\s*bind\s+([^#{\n]*)/gim
+/** Loopback and unspecified addresses. */
+const OF_EACH_MACHINE = /^(127\.|0\.0\.0\.0$|::1?$)/
+
+function nodeAddresses(node: DnsObject): readonly string[] {
+  const { addresses = [] } = (node['status'] ?? {}) as { readonly addresses?: readonly { readonly address?: string }[] }
+  return addresses.flatMap(({ address }) => address ?? [])
+}
+
+/** The Nodes that have one of the addresses. */
+export function nodesWith(nodes: readonly DnsObject[], addresses: readonly string[]): readonly DnsObject[] {
+  return nodes.filter((node) => nodeAddresses(node).some((one) => addresses.includes(one)))
 }
 
 interface RedirectSpec {

@@ -44,13 +44,28 @@ export function planCaches(
   present: readonly DnsObject[],
   options: ClusterDnsOptions,
 ): ClusterDnsPlan {
-  const caches = findDnsCaches(present).map((cache) => planCache(cache, { flavour, present, options }))
+  const caches = findDnsCaches(present).map((cache) =>
+    ofCache(refOf(cache.workload), planCache(cache, { flavour, present, options })),
+  )
   const unread = flavour === 'rke2' ? [] : strayMaps(present).filter((map) => whyFixed(flavour, map) === undefined)
   const stray = unread.map((map) => {
     const source = sourceInMap(map, undefined, workloadOf(map))
-    return isProblem(source) ? problemPlan(source) : planBlock(source, options)
+    return ofCache(workloadOf(map), isProblem(source) ? problemPlan(source) : planBlock(source, options))
   })
   return joinPlans(...merged([...caches, ...stray]), planNodeServices(present, options))
+}
+
+/**
+ * What cannot be read in a cache concerns the cache alone: the DNS of the cluster is configured all the same. A server
+ * that already answers the zone stops the whole plan, as in the cluster's own DNS.
+ */
+function ofCache(workload: ObjectRef, plan: ClusterDnsPlan): ClusterDnsPlan {
+  const problems = plan.problems.map((problem): ClusterDnsProblem => {
+    if (problem.kind !== 'unreadable' && problem.kind !== 'absent') return problem
+    const message = `${titleOf(workload)} is a cache that answers pods in place of the cluster DNS: ${problem.message}`
+    return { ...problem, kind: 'cache', reason: 'DnsCacheUnreadable', message }
+  })
+  return { ...plan, problems }
 }
 
 /** Removes Sealane's block from every Corefile that has it, also where a cache no longer exists. */

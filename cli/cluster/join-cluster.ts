@@ -45,6 +45,7 @@ import {
   type InstalledObjects,
   type Missing,
   type Progress,
+  RolloutRoom,
   type WorkloadShape,
   applyCrds,
   applyNodes,
@@ -295,13 +296,30 @@ async function watchParts(
 ): Promise<Others> {
   const { namespace } = init.values.member
   try {
-    await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, init.signal))
+    await untilRolledOut(admin, namespace, init)
     init.say('all parts are ready\n')
     await reportAddresses(admin, init)
     return await watchLanes(plan, admin, init)
   } catch (error) {
     for (const line of init.dns.left) init.say(`cluster DNS: ${line}\n`)
     throw error
+  }
+}
+
+/** How long the restoring of a DaemonSet may take, also after the user has interrupted the join. */
+const RESTORE_MS = 10_000
+
+async function untilRolledOut(admin: ClusterAdmin, namespace: string, init: JoinClusterInit): Promise<void> {
+  const room = new RolloutRoom(admin)
+  try {
+    await untilAll(init, 'parts to be ready', async () => {
+      const progress = await rolloutProgress(admin, namespace, init.signal)
+      await room.make(progress.held, init.signal)
+      return progress
+    })
+  } finally {
+    const kept = await room.restore(AbortSignal.timeout(RESTORE_MS))
+    for (const title of kept) init.say(`note: ${title} keeps a raised maxUnavailable; the next join restores it\n`)
   }
 }
 

@@ -12,6 +12,7 @@ import {
   MAX_LANE,
   callAnnotations,
 } from '../../model/lanes/lanes.ts'
+import { LABEL_VIRTUAL_NODE } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type Discovery, type GatewayCandidate, NO_IPV4, type UnfitNode, printable } from '../discovery/discovery.ts'
 import type { NodeChange } from '../installation/installation.ts'
@@ -56,9 +57,12 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
   return {
     gateways,
     activeGateways,
-    nodes: gateways.flatMap((gateway) =>
-      nodeChange(discovery, gateway, { present: numbers, chosen, relay: given.relay === true }),
-    ),
+    nodes: [
+      ...gateways.flatMap((gateway) =>
+        nodeChange(discovery, gateway, { present: numbers, chosen, relay: given.relay === true }),
+      ),
+      ...virtualNodes(discovery),
+    ],
     notes: [
       ...gatewayNotes(discovery, { gateways, present, numbers, activeGateways }),
       ...choiceNotes(discovery, chosen),
@@ -199,6 +203,16 @@ function givenNotes({ gateways: { candidates } }: Discovery, { gateways: named }
         'then, because a user or an earlier release labelled it; to let the agent replace it: ' +
         `kubectl annotate node ${printable(node)} ${ANNOTATION_CHOSEN_BY}=${CHOSEN_BY_JOIN}`,
     )
+}
+
+/**
+ * Labels the virtual nodes that only a node affinity by a label of ours leaves out. Without it, a DaemonSet wants a pod
+ * there that never runs, and that uses up its maxUnavailable.
+ */
+function virtualNodes({ gateways: { unfit } }: Discovery): NodeChange[] {
+  return unfit
+    .filter(({ isUnlabelled }) => isUnlabelled === true)
+    .map(({ node }) => ({ node, labels: { [LABEL_VIRTUAL_NODE]: CHOSEN_BY_JOIN }, annotations: {} }))
 }
 
 /**

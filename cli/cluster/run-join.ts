@@ -2,7 +2,7 @@
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
 import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
 import type { Exposure } from '../../model/access/access.ts'
-import { CLUSTERSET_ZONE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
+import { CLUSTERSET_ZONE, LABEL_VIRTUAL_NODE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
 import type { BrokerAdmin } from '../../protocol/admin/admin.ts'
 import { TOKEN_PART, lookAtJoin } from '../../protocol/membership/membership.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -174,7 +174,10 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
   say('these steps are not in the files:\n')
   say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
   for (const { node, labels, annotations } of plan.nodes) {
-    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${nodeMarkText(pair)}\n`)
+    for (const pair of Object.entries(labels))
+      say(
+        `  ${pair[0] === LABEL_VIRTUAL_NODE ? 'a virtual node' : 'a gateway'}: kubectl label node ${node} ${nodeMarkText(pair)}\n`,
+      )
     for (const pair of Object.entries(annotations))
       say(`  its address: kubectl annotate node ${node} ${nodeMarkText(pair)}\n`)
   }

@@ -24,6 +24,7 @@ import {
   type TrafficRow,
   invalidPolicies,
   policyText,
+  serviceText,
   shareText,
   trafficRows,
 } from '../status/status.ts'
@@ -38,6 +39,7 @@ const KINDS = [
   'Node',
   'TrafficPolicy',
   'ClusterTrafficPolicy',
+  'ClusterAccessPolicy',
 ] as const
 /** The maximum of a table that is not wide. `-o json` has all rows. */
 const MOST_ROWS = 200
@@ -56,7 +58,7 @@ const TEXT =
   'Shows which cluster gets which share of the calls of this cluster or site to imported services, and why: by policy, tier, weight and ready endpoints.'
 
 const COLUMNS: readonly Column<TrafficRow>[] = [
-  { title: 'SERVICE', cell: ({ namespace, name }) => `${namespace}/${name}` },
+  { title: 'SERVICE', cell: serviceText },
   { title: 'CLUSTER', cell: (row) => row.cluster },
   { title: 'TIER', cell: (row) => String(row.tier ?? '-'), align: 'right' },
   { title: 'READY', cell: ({ ready, total }) => `${ready}/${total}`, align: 'right' },
@@ -180,5 +182,6 @@ async function objectsOf(api: ClusterApi, signal: AbortSignal): Promise<TrafficO
     nodes: api.cache('Node').list(),
     policies: api.cache('TrafficPolicy').list(),
     clusterPolicies: api.cache('ClusterTrafficPolicy').list(),
+    accessPolicies: api.cache('ClusterAccessPolicy').list(),
   }
 }

@@ -307,12 +307,13 @@ function contains(range: string, text: string): boolean {
 
 function weaker(unread: Unread): string {
   const what = unread.weaker.length === 0 ? '' : `: detection of ${unread.weaker.join(', ')} is less reliable`
+  if (unread.isCut === true) return printable(`${unread.what}: ${unread.why}${what}`)
   return printable(`${unread.why === 'not allowed' ? 'not allowed to read' : 'cannot read'} ${unread.what}${what}`)
 }
 
 function obstacles(version: KubernetesVersion | undefined, snapshot: ClusterSnapshot): string[] {
   const age = version === undefined ? undefined : tooOld(version)
-  const blind = snapshot.unread.find((unread) => unread.what === 'Nodes')
+  const blind = snapshot.unread.find(({ what, isCut }) => what === 'Nodes' && isCut !== true)
   return [
     ...(age === undefined ? [] : [printable(age)]),
     ...(blind === undefined

@@ -43,6 +43,8 @@ export interface UnfitNode {
    * label is.
    */
   readonly isAway: boolean
+  /** A virtual node that no label shows, so no node affinity leaves it out until a join labels it. */
+  readonly isUnlabelled?: true
   /** As of a candidate. */
   readonly publicAddress?: string | undefined
   readonly statesPort?: boolean
@@ -67,9 +69,16 @@ export function gatewayNodes(world: World): GatewayNodes {
   return {
     candidates: bestGateways(fit).map((one) => one.candidate),
     unfit: validated.flatMap(({ node, why, isAway }) =>
-      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why, isAway, ...calledAt(node) }],
+      why === undefined
+        ? []
+        : [{ node: nameOf(node), lane: laneOf(node), why, isAway, ...calledAt(node), ...unlabelled(node) }],
     ),
   }
+}
+
+function unlabelled(node: unknown): { readonly isUnlabelled?: true } {
+  const machine = nodeMachine(node)
+  return machine.is === 'virtual' && !machine.isLabelled ? { isUnlabelled: true } : {}
 }
 
 function whyNever(node: unknown): string | undefined {

@@ -184,15 +184,37 @@ export interface Product {
  * the product has to be in it. If there is no workload, a usual namespace with its settings counts.
  */
 export function findProduct(world: World, name: ProductName): Product | undefined {
-  const found = workloadOf(world, name)
+  const found = bestWorkload(world, name)
+  if (found !== undefined && !counts(world, found)) return undefined
   if (found !== undefined) return { name, namespace: namespaceOf(found), workload: found }
   const { usual, settings } = rowOf(name)
   const namespace = usual.find((one) => settings.some((map) => settingsMap(world, one, map) !== undefined))
   return namespace === undefined ? undefined : { name, namespace, workload: undefined }
 }
 
-/** The DaemonSet or Deployment of a product, wherever it is. Undefined if there is none. */
+/**
+ * The DaemonSet or Deployment of a product, wherever it is. Undefined if there is none. A switched-off one is the
+ * remainder of a product that another one has replaced, so it counts only if no product of the cluster runs.
+ */
 export function workloadOf(world: World, name: ProductName): unknown {
+  const found = bestWorkload(world, name)
+  return found === undefined || counts(world, found) ? found : undefined
+}
+
+/** Whether products run, by the snapshot: each question about a product depends on it. */
+const RUNNING = new WeakMap<World, boolean>()
+
+function counts(world: World, workload: unknown): boolean {
+  if (!isSwitchedOff(workload)) return true
+  const known = RUNNING.get(world)
+  if (known !== undefined) return !known
+  const rows = (Object.keys(ROWS) as ProductName[]).map(rowOf).filter(({ kind }) => kind === 'DaemonSet')
+  const runs = world.list('DaemonSet').some((one) => !isSwitchedOff(one) && rows.some((row) => isOfProduct(one, row)))
+  RUNNING.set(world, runs)
+  return !runs
+}
+
+function bestWorkload(world: World, name: ProductName): unknown {
   const row = rowOf(name)
   if (row.kind === undefined) return undefined
   const rank = (one: unknown): number => {
@@ -295,7 +317,7 @@ export interface WantedSettings {
 export function wantedSettings(world: World): WantedSettings[] {
   const wanted = new Map<string, WantedSettings>()
   for (const name of Object.keys(ROWS) as ProductName[]) {
-    const workload = workloadOf(world, name)
+    const workload = bestWorkload(world, name)
     const row = rowOf(name)
     const namespaces = workload === undefined ? row.usual : [namespaceOf(workload)]
     for (const [i, namespace] of namespaces.entries()) {

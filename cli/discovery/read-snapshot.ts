@@ -176,7 +176,7 @@ async function readOne(
             apiVersion,
             kind,
             {
-              limit: MOST_OBJECTS,
+              limit: MOST_OBJECTS + 1,
               ...(namespace === undefined ? {} : { namespace }),
               ...(labelSelector === undefined ? {} : { labelSelector }),
               ...(fieldSelector === undefined ? {} : { fieldSelector }),
@@ -184,8 +184,17 @@ async function readOne(
             signal,
           )
         : [await reader.get(apiVersion, kind, name, namespace, signal)]
+    if (found.length > MOST_OBJECTS && wanted.for.length > 0) {
+      unread.push({
+        what: whatOf(wanted),
+        why: `only the first ${MOST_OBJECTS} were read`,
+        weaker: wanted.for,
+        isCut: true,
+      })
+    }
+    const read = found.slice(0, MOST_OBJECTS)
     // The items of a list do not contain apiVersion and kind.
-    return found.filter((one) => typeof one === 'object' && one !== null).map((one) => ({ apiVersion, kind, ...one }))
+    return read.filter((one) => typeof one === 'object' && one !== null).map((one) => ({ apiVersion, kind, ...one }))
   } catch (error) {
     const why = whyNot(error, signal)
     if (why !== NOT_THERE && wanted.for.length > 0) unread.push({ what: whatOf(wanted), why, weaker: wanted.for })

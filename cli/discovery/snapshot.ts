@@ -19,6 +19,8 @@ export interface Unread {
   readonly what: string
   /** `not allowed`, or the error of the API server. */
   readonly why: string
+  /** There are more objects than were read. */
+  readonly isCut?: true
   /** The findings that are less reliable because of it: `pod CIDRs`. */
   readonly weaker: readonly string[]
 }

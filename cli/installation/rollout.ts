@@ -151,14 +151,28 @@ export interface Progress {
   readonly leftOut: readonly string[]
 }
 
+/** A DaemonSet whose roll-out is not complete on the nodes that count, while pods on other nodes are unavailable. */
+export interface HeldRollout {
+  readonly object: ManifestObject
+  /** The number of nodes for which the DaemonSet wants a pod. */
+  readonly wanted: number
+  /** How many of them do not count. */
+  readonly away: number
+}
+
+interface RolloutProgress extends Progress {
+  readonly held: readonly HeldRollout[]
+}
+
 /** Names the parts that are missing and the problem of the first of them. Nodes that are not ready are left out. */
 export async function rolloutProgress(
   admin: Pick<ClusterAdmin, 'list'>,
   namespace: string,
   signal: AbortSignal,
-): Promise<Progress> {
+): Promise<RolloutProgress> {
   const missing: { readonly part: PartName; readonly count: string }[] = []
   const leftOut = new Set<string>()
+  const held: HeldRollout[] = []
   for (const kind of ['StatefulSet', 'Deployment', 'DaemonSet']) {
     for (const object of await admin.list('apps/v1', kind, { namespace }, signal)) {
       const part = PARTS.find((one) => objectName(one) === object.metadata.name)
@@ -169,15 +183,16 @@ export async function rolloutProgress(
       const { rollout, leftOut: nodes } = await onCountedNodes(admin, object, init, signal)
       for (const node of nodes) leftOut.add(uncounted.get(node) ?? nodeText(node))
       if (isRolledOut(rollout)) continue
+      if (kind === 'DaemonSet' && nodes.length > 0) held.push({ object, wanted: whole.wanted ?? 0, away: nodes.length })
       missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
     }
   }
   const [first] = missing.sort((a, b) => PARTS.indexOf(a.part) - PARTS.indexOf(b.part))
-  if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
+  if (first === undefined) return { missing: undefined, leftOut: [...leftOut], held }
   const trouble = await partTrouble(admin, first.part, namespace, signal)
   const what = missing.map(({ part }) => part).join(', ')
   const how = trouble ?? { why: `${first.part} ${first.count}`.trim() }
-  return { missing: { what, ...how }, leftOut: [...leftOut] }
+  return { missing: { what, ...how }, leftOut: [...leftOut], held }
 }
 
 /** The reason why a node is left out. */

@@ -2,11 +2,13 @@
 import {
   type Address,
   type FamilyName,
+  type Prefix,
   classifyAddress,
   containsAddress,
   familyName,
   formatAddress,
   formatAddressPort,
+  formatPrefix,
   parseAddress,
   parseAddressPort,
   parsePrefix,
@@ -71,7 +73,8 @@ export function parseServicePort(text: string): WantedPort {
 
 /** Parses the value of one --backend: addresses with commas between them. Throws InvalidNameError. */
 export function parseBackends(text: string): readonly WantedBackend[] {
-  return text.split(',').map((one) => {
+  return text.split(',').map((part) => {
+    const one = part.trim()
     const alone = addressOf(one)
     if (alone !== undefined) return usable({ address: alone }, one)
     try {
@@ -121,19 +124,33 @@ export function serviceProblem(wanted: WantedService, podCIDRs: readonly string[
   const ranges = podCIDRs.map((text) => parsePrefix(text))
   for (const backend of backends) {
     const text = backendText(backend)
-    if (seen.has(text)) return `--backend ${text}: expected each backend once`
-    seen.add(text)
+    // A backend without a port listens on the target port, so both forms may name the same one.
+    const place = ports.length === 1 ? backendText({ port: ports[0]?.target ?? 0, ...backend }) : text
+    if (seen.has(place)) return `--backend ${text}: expected each backend once`
+    seen.add(place)
     if (backend.port !== undefined && ports.length > 1) {
       return `--backend ${text}: expected an address without a port, as there are several ports; use --port name:port:targetPort`
     }
-    if (!ranges.some((range) => containsAddress(range, backend.address))) {
+    const range = ranges.find((one) => containsAddress(one, backend.address))
+    if (range === undefined) {
       return `--backend ${text}: expected an address in the podCIDRs of this site (${podCIDRs.join(', ')}): other sites reach no other`
+    }
+    const reserved = reservedIn(range, backend.address)
+    if (reserved !== undefined) {
+      return `--backend ${text}: expected the address of a machine, got the ${reserved} of ${formatPrefix(range)}`
     }
   }
   if (check !== undefined && check.port === undefined && !ports.some(({ protocol }) => protocol === 'TCP')) {
     return `--check ${check.type}: expected a port, as in tcp:9000, or none, as the service has no TCP port`
   }
   return undefined
+}
+
+/** The address of an IPv4 range that no machine has: the first and the last one (RFC 1122 section 3.2.1.3). */
+function reservedIn(range: Prefix, { family, value }: Address): string | undefined {
+  if (family !== 4 || range.length > 30) return undefined
+  if (value === range.value) return 'network address'
+  return value === range.value + (1n << BigInt(32 - range.length)) - 1n ? 'broadcast address' : undefined
 }
 
 /** The Node whose pod ranges contain the address. Gateways find their way to a backend by it. */

@@ -61,6 +61,7 @@ export {
   type TrafficRow,
   invalidPolicies,
   policyText,
+  serviceText,
   shareText,
   trafficRows,
 } from './traffic/plan-traffic.ts'

@@ -293,14 +293,15 @@ function errorsText(calls: CallsRow | undefined): string {
 
 function Shares({ row: { shares, moreShares } }: { readonly row: ServiceRow }): VNode | string {
   if (shares.length === 0) return '-'
-  const texts = shares.map(({ cluster, share, ready, total, tier, weight, reason }) => {
+  const texts = shares.map(({ cluster, ports, share, ready, total, tier, weight, reason }) => {
     const by = [
+      ...(ports === undefined ? [] : [`port ${ports}`]),
       `${ready} of ${total} ready`,
       ...(tier === undefined ? [] : [`tier ${tier}`]),
       ...(weight === undefined ? [] : [`weight ${weight}`]),
       reason,
     ]
-    return h('li', { key: cluster }, `${cluster} ${share / 100} % (${by.join(', ')})`)
+    return h('li', { key: `${cluster} ${ports ?? ''}` }, `${cluster} ${share / 100} % (${by.join(', ')})`)
   })
   return h('ul', { class: 'list' }, texts, moreShares > 0 ? h('li', {}, `and ${moreShares} more`) : null)
 }

@@ -168,6 +168,8 @@ export interface ServiceRow {
 
 export interface ShareCell {
   readonly cluster: string
+  /** The ports that it is about, where their shares are others than those of the service. */
+  readonly ports?: string
   /** In 1/10,000. */
   readonly share: number
   readonly ready: number

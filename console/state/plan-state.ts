@@ -5,6 +5,7 @@
 import {
   CONDITION_CONNECTED,
   CONDITION_READY,
+  type ClusterAccessPolicy,
   type ClusterTrafficPolicy,
   type EndpointSlice,
   LABEL_SERVICE_NAME,
@@ -13,7 +14,7 @@ import {
   type TrafficPolicy,
   findCondition,
 } from '../../model/model.ts'
-import { statedShares } from '../../model/services/services.ts'
+import { type ServiceShares, statedShares } from '../../model/services/services.ts'
 import { remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { type Diagnosis, type LinkOverview, diagnoseWorld } from '../../explain/explain.ts'
 import {
@@ -63,6 +64,7 @@ export interface SharesFacts {
   readonly slices: readonly EndpointSlice[]
   readonly policies: readonly TrafficPolicy[]
   readonly clusterPolicies: readonly ClusterTrafficPolicy[]
+  readonly accessPolicies: readonly ClusterAccessPolicy[]
 }
 
 /** One refused packet, as `sealane show denied` reads it. */
@@ -466,7 +468,7 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
     const { namespace = '', name = '' } = (service ?? exported)?.metadata ?? {}
     const exporters = (service?.status?.clusters ?? []).map(({ cluster }) => cluster)
     const by = importers.get(key)
-    const { shares: divided, policy } = divide.of(key, service)
+    const { cells: divided, policy } = divide.of(key, service)
     const ready = states.get(key)?.ready
     return {
       ...{ namespace: clipped(namespace), name: clipped(name), state },
@@ -479,7 +481,7 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
       moreImporters: Math.max(0, (by?.clusters.length ?? 0) - MOST_ITEMS) + (by?.more ?? 0),
       ...numbers({ ready }),
       ...(policy === undefined ? {} : { policy: `${policy.kind} ${clipped(policy.metadata.name)}` }),
-      shares: divided.slice(0, MOST_ITEMS).map(shareCell),
+      shares: divided.slice(0, MOST_ITEMS),
       moreShares: Math.max(0, divided.length - MOST_ITEMS),
     }
   })
@@ -487,7 +489,9 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
   return { services: { ...services, ...note }, all: keys.length }
 }
 
-type Divided = Pick<ReturnType<typeof statedShares>, 'shares' | 'policy'>
+interface Divided extends Pick<ServiceShares, 'policy'> {
+  readonly cells: readonly ShareCell[]
+}
 
 interface Division {
   readonly of: (key: string, service: ServiceImport | undefined) => Divided
@@ -495,7 +499,7 @@ interface Division {
   readonly why?: string
 }
 
-const UNDIVIDED: Divided = { shares: [], policy: undefined }
+const UNDIVIDED: Divided = { cells: [], policy: undefined }
 
 /** By the function that balancing asks, as `sealane show traffic` does. */
 function divisionOf({ objects }: World, shares: Answer<SharesFacts>): Division {
@@ -504,15 +508,17 @@ function divisionOf({ objects }: World, shares: Answer<SharesFacts>): Division {
     (all ?? []).map(({ object }) => object)
   const [membership] = list(objects.Membership)
   if (membership === undefined) return { of: () => UNDIVIDED, why: 'shares: no membership is known' }
-  const { slices, policies, clusterPolicies } = shares.value
+  const { slices, ...policies } = shares.value
   try {
     const [clusters, gateways, nodes] = [list(objects.Cluster), list(objects.Gateway), list(objects.Node)]
-    const world = sharesWorld({ membership, clusters, gateways, nodes, policies, clusterPolicies })
+    const world = sharesWorld({ membership, clusters, gateways, nodes, ...policies })
     const byService = Map.groupBy(slices, ({ metadata: { namespace = '', labels = {} } }) => {
       return keyOf({ namespace, name: labels[LABEL_SERVICE_NAME] ?? '' })
     })
-    const divide = (key: string, service: ServiceImport): Divided =>
-      statedShares(service, ofOneFamily(byService.get(key) ?? []), world)
+    const divide = (key: string, service: ServiceImport): Divided => {
+      const stated = statedShares(service, ofOneFamily(byService.get(key) ?? []), world)
+      return { policy: stated.policy, cells: shareCells(stated) }
+    }
     return { of: (key, service) => (service === undefined ? UNDIVIDED : orUndivided(() => divide(key, service))) }
   } catch (error) {
     return { of: () => UNDIVIDED, why: `shares: an object cannot be read: ${String(error)}` }
@@ -540,9 +546,19 @@ function exportStateOf(conditions: Parameters<typeof findCondition>[0]): NonNull
   return ready === undefined || ready.reason === 'Pending' ? 'pending' : 'failed'
 }
 
-function shareCell({ cluster, share, ready, total, tier, weight, reason, message }: ShareCell): ShareCell {
+/** Of the service, and then of the ports that have others. More than a page shows are of no use. */
+function shareCells({ shares, ports }: ServiceShares): readonly ShareCell[] {
+  const ofPorts = ports.flatMap((plan) => {
+    const titles = plan.of.slice(0, MOST_ITEMS).map(({ name, protocol, port }) => name ?? `${protocol} ${port}`)
+    return plan.shares.map((one) => ({ ...one, ports: titles.join(', ') }))
+  })
+  return [...shares, ...ofPorts].map(shareCell)
+}
+
+function shareCell({ cluster, ports, share, ready, total, tier, weight, reason, message }: ShareCell): ShareCell {
   return {
     cluster: clipped(cluster),
+    ...(ports === undefined ? {} : { ports: clipped(ports) }),
     ...{ share, ready, total },
     ...numbers({ tier, weight }),
     reason: clipped(reason),

@@ -6,6 +6,7 @@ import {
   CLUSTERSET_NAME_SERVER,
   CLUSTERSET_ZONE,
   DNS_TTL_SECONDS,
+  type ImportPort,
   MCS_DNS_SCHEMA_VERSION,
   type ZoneName,
   formatZoneName,
@@ -60,12 +61,20 @@ export interface NamedPort {
   readonly port: number
 }
 
+/** Ports with a name, as SRV records have them. */
+export function namedPorts(ports: readonly ImportPort[]): NamedPort[] {
+  return ports.flatMap(({ name, protocol, port }) =>
+    name === undefined || name === '' ? [] : [{ name: name.toLowerCase(), protocol: protocol.toLowerCase(), port }],
+  )
+}
+
 /** One ready endpoint of a headless service. */
 export interface DnsHost {
   readonly cluster: string
   readonly hostname: string
   readonly a: readonly string[]
   readonly aaaa: readonly string[]
+  /** Those of its ports that SRV records name. */
   readonly ports: readonly NamedPort[]
 }
 
@@ -145,9 +154,9 @@ function recordsAt(zone: ZoneView, name: ZoneName, type: number): readonly DnsRe
 type NameBelowService = Extract<ZoneName, { service: string }>
 
 function recordsOfService(service: DnsService, name: NameBelowService, type: number): readonly DnsRecord[] | undefined {
-  const { others = [] } = service
-  // A headless service without a ready endpoint has no name.
-  if (service.type === 'Headless' && service.a.length + service.aaaa.length + others.length === 0) return undefined
+  const { a, aaaa, hosts, others = [] } = service
+  // A headless service without a ready endpoint has no name. Clusters may have a share of single ports alone.
+  if (service.type === 'Headless' && a.length + aaaa.length + hosts.length + others.length === 0) return undefined
   const owner = formatZoneName(name)
   switch (name.kind) {
     case 'service':
@@ -166,10 +175,10 @@ function recordsOfService(service: DnsService, name: NameBelowService, type: num
     case 'cluster':
       // The name is reserved and never has data. But names below it exist, and NXDOMAIN here would deny them (RFC
       // 8020).
-      return [...service.hosts, ...others].some((host) => host.cluster === name.cluster) ? [] : undefined
+      return [...hosts, ...others].some((host) => host.cluster === name.cluster) ? [] : undefined
     case 'endpoint': {
       const isIt = (h: DnsHost): boolean => h.hostname === name.hostname && h.cluster === name.cluster
-      const host = service.hosts.find(isIt) ?? others.find(isIt)
+      const host = hosts.find(isIt) ?? others.find(isIt)
       return host === undefined ? undefined : addressRecords(owner, host)
     }
   }

@@ -2,19 +2,59 @@
  * The clusters that answers about a headless service have: those with a share of new connections, where a traffic policy
  * says `headless: follow`. All of them for any other service.
  */
+import type { Family } from '../../model/addresses/addresses.ts'
+import { clustersWithoutEgress } from '../../model/access/access.ts'
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { type EndpointSlice, MEMBERSHIP_NAME, type ServiceImport } from '../../model/model.ts'
 import {
   type AnyTrafficPolicy,
+  type ServiceShares,
+  type SharesPlan,
   type SharesWorld,
   TrafficPolicies,
   changesShares,
+  portId,
   sharesOfService,
   weightsOf,
 } from '../../model/services/services.ts'
+import { type NamedPort, namedPorts } from './answer.ts'
 
 /** Whether the answers about a service may have changed. */
 export type Affects = (service: ServiceImport) => boolean
+
+/** The clusters that answers about one headless service have: of each family, because a record is of one. */
+export class ChosenClusters {
+  readonly #families: ReadonlyMap<Family, ChosenOfFamily | undefined>
+
+  /** Families that are missing have no endpoints. Undefined: all clusters. */
+  constructor(families: ReadonlyMap<Family, ChosenOfFamily | undefined>) {
+    this.#families = families
+  }
+
+  /** Whether the addresses of the cluster are answered, or, with a port, whether it has SRV records of them. */
+  has(cluster: string, family: Family, port?: NamedPort): boolean {
+    const chosen = this.#families.get(family)
+    if (chosen === undefined) return true
+    const ofPort = port === undefined ? undefined : chosen.ports.get(portId(port))
+    return (ofPort ?? chosen.clusters).has(cluster)
+  }
+
+  /** Whether ports have other clusters than the service. */
+  get dividesPorts(): boolean {
+    return [...this.#families.values()].some((one) => one !== undefined && one.ports.size > 0)
+  }
+}
+
+interface ChosenOfFamily {
+  readonly clusters: ReadonlySet<string>
+  /** Those of ports that have others, by portId() of the NamedPort. */
+  readonly ports: ReadonlyMap<string, ReadonlySet<string>>
+}
+
+const FAMILIES = new Map<EndpointSlice['addressType'], Family>([
+  ['IPv4', 4],
+  ['IPv6', 6],
+])
 
 export class HeadlessShares {
   #world: Omit<SharesWorld, 'reachable'>
@@ -22,7 +62,7 @@ export class HeadlessShares {
   /** Takes the id of this cluster. */
   constructor(self: string) {
     const policies = new TrafficPolicies({ policies: [], clusterPolicies: [] })
-    this.#world = { self, clusterset: undefined, clusters: new Map(), policies }
+    this.#world = { self, clusterset: undefined, clusters: new Map(), policies, withoutEgress: new Set() }
   }
 
   /**
@@ -31,7 +71,11 @@ export class HeadlessShares {
    */
   follow(api: Pick<ClusterApi, 'cache'>, changed: (affects: Affects) => void): () => void {
     const [named, defaults] = [api.cache('TrafficPolicy'), api.cache('ClusterTrafficPolicy')]
-    const [clusters, memberships] = [api.cache('Cluster'), api.cache('Membership')]
+    const [clusters, memberships, access] = [
+      api.cache('Cluster'),
+      api.cache('Membership'),
+      api.cache('ClusterAccessPolicy'),
+    ]
     const readPolicies = (): void => {
       const before = this.#world.policies
       const listed = { policies: named.list(), clusterPolicies: defaults.list() }
@@ -44,6 +88,7 @@ export class HeadlessShares {
         ...this.#world,
         clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
         clusters: new Map(clusters.list().map((cluster) => [cluster.metadata.name, cluster])),
+        withoutEgress: clustersWithoutEgress(access.list(), clusters.list(), this.#world.self),
       }
       changed((service) => isFollowing(this.#world.policies, service))
     }
@@ -59,6 +104,9 @@ export class HeadlessShares {
       memberships.onChange((change) => {
         if (changesShares(change)) readMembers()
       }),
+      access.onChange((change) => {
+        if (changesShares(change)) readMembers()
+      }),
     ]
     readPolicies()
     readMembers()
@@ -72,10 +120,29 @@ export class HeadlessShares {
     service: ServiceImport,
     slices: readonly EndpointSlice[],
     reachable: SharesWorld['reachable'],
-  ): ReadonlySet<string> | undefined {
+  ): ChosenClusters | undefined {
     if (!isFollowing(this.#world.policies, service)) return undefined
-    const plan = sharesOfService(service, slices, { ...this.#world, reachable })
-    return plan && new Set(weightsOf(plan).keys())
+    const world = { ...this.#world, reachable }
+    const families = new Map<Family, ChosenOfFamily | undefined>()
+    for (const [type, family] of FAMILIES) {
+      const ofFamily = slices.filter(({ addressType }) => addressType === type)
+      const shares = ofFamily.length === 0 ? undefined : sharesOfService(service, ofFamily, world)
+      families.set(family, shares && chosenOf(shares))
+    }
+    return new ChosenClusters(families)
+  }
+}
+
+function chosenOf(shares: ServiceShares): ChosenOfFamily {
+  const clustersOf = (plan: SharesPlan): ReadonlySet<string> => new Set(weightsOf(plan).keys())
+  return {
+    clusters: clustersOf(shares),
+    ports: new Map(
+      shares.ports.flatMap((plan) => {
+        const clusters = clustersOf(plan)
+        return plan.of.flatMap((port) => namedPorts([port]).map((one) => [portId(one), clusters] as const))
+      }),
+    ),
   }
 }
 

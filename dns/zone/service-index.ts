@@ -35,8 +35,8 @@ import { usableClusters } from '../../model/lanes/lanes.ts'
 import { podsOf } from '../../model/services/services.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import type { SiteNetworks } from '../clients/clients.ts'
-import type { DnsHost, DnsService, NamedPort, ZoneView } from './answer.ts'
-import { type Affects, HeadlessShares } from './headless-shares.ts'
+import { type DnsHost, type DnsService, type NamedPort, type ZoneView, namedPorts } from './answer.ts'
+import { type Affects, type ChosenClusters, HeadlessShares } from './headless-shares.ts'
 import { KnownLabels } from './known-labels.ts'
 
 // Builds one service as DNS sees it from its ServiceImport and the imported EndpointSlices. Pure.
@@ -49,14 +49,14 @@ export const MAX_HOSTS = 1000
 
 /**
  * Takes the slices of this service only. `reachable` contains the clusters that answer the probes of the lanes;
- * undefined keeps all. `chosen` contains the clusters that answers about a headless service have; undefined: all of the
+ * undefined keeps all. `chosen` has the clusters that answers about a headless service have; undefined: all of the
  * reachable ones. Ignores fields that other clusters have left out or filled with invalid values.
  */
 export function serviceEntry(
   serviceImport: ServiceImport,
   slices: Iterable<EndpointSlice>,
   reachable: ReadonlySet<string> | undefined,
-  chosen?: ReadonlySet<string>,
+  chosen?: ChosenClusters,
 ): DnsService {
   const { spec, metadata } = serviceImport
   const base = { namespace: metadata.namespace ?? '', name: metadata.name, type: spec.type }
@@ -65,17 +65,55 @@ export function serviceEntry(
     return { ...base, ...byFamily(ips), ports: namedPorts(spec.ports), hosts: [] }
   }
   const ready = [...readyHosts(spec.ports, slices, reachable).values()].sort(compareHosts)
-  const isChosen = ({ cluster }: DnsHost): boolean => chosen?.has(cluster) ?? true
+  const ports = chosen === undefined ? undefined : new ChosenPorts(chosen)
+  const hasAddress = (host: HostParts, family: Family): boolean =>
+    addressesOf(host, family).length > 0 && (chosen?.has(host.cluster, family) ?? true)
+  const isChosen = (host: HostParts): boolean =>
+    hasAddress(host, 4) || hasAddress(host, 6) || (ports?.of(host).length ?? 0) > 0
   const hosts = subset(ready.filter(isChosen))
   const others = subset(ready.filter((host) => !isChosen(host))).filter((host) => isNameable(base, host))
+  const answered = (family: Family): string[] =>
+    unique(hosts.flatMap((host) => (hasAddress(host, family) ? addressesOf(host, family) : [])))
+  const named = hosts.filter((host) => isNameable(base, host))
   return {
     ...base,
-    a: unique(hosts.flatMap((host) => host.a)),
-    aaaa: unique(hosts.flatMap((host) => host.aaaa)),
+    a: answered(4),
+    aaaa: answered(6),
     ports: [],
-    hosts: hosts.filter((host) => isNameable(base, host)),
+    hosts: ports === undefined ? named : named.map((host) => ({ ...host, ports: ports.of(host) })),
     ...(others.length === 0 ? {} : { others }),
   }
+}
+
+/**
+ * The ports of hosts that SRV records name: those in whose calls the cluster has a share, by any
+ * address of the host.
+ */
+class ChosenPorts {
+  readonly #chosen: ChosenClusters
+  /** By the array that hosts share, and by cluster and families. */
+  readonly #known = new Map<readonly NamedPort[], Map<string, readonly NamedPort[]>>()
+
+  constructor(chosen: ChosenClusters) {
+    this.#chosen = chosen
+  }
+
+  of(host: HostParts): readonly NamedPort[] {
+    const { cluster, ports } = host
+    const families = ([4, 6] as const).filter((family) => addressesOf(host, family).length > 0)
+    const isGiven = (port?: NamedPort): boolean => families.some((family) => this.#chosen.has(cluster, family, port))
+    if (!this.#chosen.dividesPorts) return isGiven() ? ports : []
+    const ofPorts = this.#known.get(ports) ?? new Map<string, readonly NamedPort[]>()
+    this.#known.set(ports, ofPorts)
+    const key = `${cluster} ${families.join()}`
+    const found = ofPorts.get(key) ?? ports.filter(isGiven)
+    ofPorts.set(key, found)
+    return found
+  }
+}
+
+function addressesOf({ a, aaaa }: HostParts, family: Family): readonly string[] {
+  return family === 4 ? a : aaaa
 }
 
 interface HostParts {
@@ -139,12 +177,6 @@ function exposedPorts(importPorts: readonly ImportPort[], slice: EndpointSlice):
     const port = own.get(`${wanted.protocol}/${name}`)
     return port === undefined ? [] : namedPorts([{ ...wanted, port: port.port ?? wanted.port }])
   })
-}
-
-function namedPorts(ports: readonly ImportPort[]): NamedPort[] {
-  return ports.flatMap(({ name, protocol, port }) =>
-    name === undefined || name === '' ? [] : [{ name: name.toLowerCase(), protocol: protocol.toLowerCase(), port }],
-  )
 }
 
 /** Returns `known` or `more` itself where it has all ports of the other one. */

@@ -1,7 +1,7 @@
 /** The way of a packet from the calling node to the called pod: rewriting, routes, gateways and the link. Pure. */
 import { isAddress, prefixPairs } from '../../model/addresses/addresses.ts'
 import { heartbeatAgeMs, remoteLaneOf, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
-import { type ConnectionStatus, LABEL_K8S_SERVICE_NAME } from '../../model/model.ts'
+import { type ConnectionStatus, LABEL_K8S_SERVICE_NAME, machineText, nodeMachine } from '../../model/model.ts'
 import { type Link, named } from '../facts/facts.ts'
 import type { PacketTuple } from './document.ts'
 import type { MemberView, Scope } from './member-view.ts'
@@ -84,8 +84,8 @@ export function nodeStep(trip: Trip, way: Way, { gateways, up }: WayLinks): Step
       const message = here.unansweredOf('RouteAgent') ?? 'RouteAgents could not be read'
       return { ...base, decision: 'unknown', reason: 'NotAnswered', message }
     }
-    const message = `no routeagent reports on ${node}`
-    return settled({ ...base, decision: 'fails', reason: 'RouteAgentMissing', message }, here, scope)
+    const [reason, message] = withoutAgent(here, node)
+    return settled({ ...base, decision: 'fails', reason, message }, here, scope)
   }
   if (gateways === undefined || gateways.length === 0) {
     const isReached = here.world.reached?.has(way.cluster) === true
@@ -104,6 +104,16 @@ export function nodeStep(trip: Trip, way: Way, { gateways, up }: WayLinks): Step
   // A firewall that closes a link is named at the link.
   const isLost = here.world.links.some((link) => link.node === node) && !up.some((link) => link.node === node)
   return isLost ? { ...draft, notes: [] } : settled(draft, here, scope)
+}
+
+/** Why no routeagent reports on a node: none can run there, or it is missing. */
+function withoutAgent(
+  view: MemberView,
+  node: string,
+): readonly ['NodeWithoutRouteAgent' | 'RouteAgentMissing', string] {
+  const other = machineText(nodeMachine(view.find('Node', node)?.object))
+  if (other === undefined) return ['RouteAgentMissing', `no routeagent reports on ${node}`]
+  return ['NodeWithoutRouteAgent', `${node} is ${other}: no routeagent can run there`]
 }
 
 function outgoing(trip: Trip, way: Way): PacketTuple {
@@ -359,7 +369,7 @@ interface FarNodeWay {
   readonly node: string
   readonly agent: ReturnType<typeof routeAgentOf>
   readonly gateways: readonly string[]
-  readonly problem?: readonly ['RouteAgentMissing' | 'NodesCutOff', string]
+  readonly problem?: readonly ['NodeWithoutRouteAgent' | 'RouteAgentMissing' | 'NodesCutOff', string]
 }
 
 function routeAgentOf(view: MemberView, node: string) {
@@ -369,7 +379,7 @@ function routeAgentOf(view: MemberView, node: string) {
 function farNodeWay(here: MemberView, view: MemberView, node: string): FarNodeWay {
   const agent = routeAgentOf(view, node)
   if (agent?.object.status === undefined) {
-    return { node, agent, gateways: [], problem: ['RouteAgentMissing', `no routeagent reports on ${node}`] }
+    return { node, agent, gateways: [], problem: withoutAgent(view, node) }
   }
   const gateways = agent.object.status.clusters.find((one) => one.cluster === here.self)?.gateways ?? []
   if (gateways.length > 0) return { node, agent, gateways }

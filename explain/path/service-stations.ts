@@ -21,7 +21,13 @@ import {
   namespaceLists,
 } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
-import { type ServiceShares, type SharesWorld, statedShares, weightsOf } from '../../model/services/services.ts'
+import {
+  type ServiceShares,
+  type SharesWorld,
+  sharesOfPort,
+  statedShares,
+  weightsOf,
+} from '../../model/services/services.ts'
 import { named } from '../facts/facts.ts'
 import type { MemberView } from './member-view.ts'
 import { type CalledPort, type DnsHost, toText } from './path-ends.ts'
@@ -197,11 +203,14 @@ function answersOf(trip: Trip): readonly string[] {
   if (type !== 'Headless') return ips
   const host = to.what === 'service' ? to.host : undefined
   const world = worldOfShares(here)
-  const plan = world && statedShares(imported.object, here.slicesOf(service), world)
-  const chosen = plan?.policy?.spec.headless === 'follow' && host === undefined ? weightsOf(plan) : undefined
-  return endpointsOf(here, service, host).flatMap(({ cluster, address, isReady }) => {
-    const isAnswered = world?.reachable?.has(cluster) !== false && chosen?.has(cluster) !== false
-    return isReady && isAnswered ? [address] : []
+  return (['IPv4', 'IPv6'] as const).flatMap((family) => {
+    const slices = here.slicesOf(service).filter(({ addressType }) => addressType === family)
+    const plan = world && statedShares(imported.object, slices, world)
+    const chosen = plan?.policy?.spec.headless === 'follow' && host === undefined ? weightsOf(plan) : undefined
+    return endpointsIn(slices, host).flatMap(({ cluster, address, isReady }) => {
+      const isAnswered = world?.reachable?.has(cluster) !== false && chosen?.has(cluster) !== false
+      return isReady && isAnswered ? [address] : []
+    })
   })
 }
 
@@ -213,7 +222,11 @@ interface ImportedEndpoint {
 
 /** The imported endpoints of a service, or of one of its hosts. */
 function endpointsOf(here: MemberView, service: Service, host: DnsHost | undefined): readonly ImportedEndpoint[] {
-  return here.slicesOf(service).flatMap(({ metadata, endpoints = [] }) => {
+  return endpointsIn(here.slicesOf(service), host)
+}
+
+function endpointsIn(slices: readonly EndpointSlice[], host: DnsHost | undefined): readonly ImportedEndpoint[] {
+  return slices.flatMap(({ metadata, endpoints = [] }) => {
     const cluster = metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? ''
     if (host !== undefined && host.cluster !== cluster) return []
     return endpoints.flatMap((endpoint) => {
@@ -229,12 +242,16 @@ function isOfHost(endpoint: SliceEndpoint, address: string, host: DnsHost | unde
   return host === undefined || importedHostname(endpoint, address) === host.hostname
 }
 
-/** The shares as balancing has them. Undefined if the membership or the service is not known. */
+/** The shares of the called port as balancing has them. Undefined if the membership or the service is not known. */
 export function sharesOf(trip: Trip): ServiceShares | undefined {
-  const { here, imported, service } = trip
+  const { here, imported, service, to } = trip
   if (imported === undefined || service === undefined) return undefined
   const world = worldOfShares(here)
-  return world && statedShares(imported.object, ofCall(trip, here.slicesOf(service)), world)
+  const shares = world && statedShares(imported.object, ofCall(trip, here.slicesOf(service)), world)
+  const port = imported.object.spec.ports.find((one) => one.port === to.port && isBy(one, to))
+  return shares === undefined || port === undefined
+    ? shares
+    : { ...sharesOfPort(shares, port), policy: shares.policy, ports: [] }
 }
 
 function worldOfShares(here: MemberView): SharesWorld | undefined {
@@ -247,6 +264,7 @@ function worldOfShares(here: MemberView): SharesWorld | undefined {
     nodes: here.list('Node') ?? [],
     policies: here.objects.TrafficPolicy ?? [],
     clusterPolicies: here.objects.ClusterTrafficPolicy ?? [],
+    accessPolicies: here.objects.ClusterAccessPolicy ?? [],
   })
 }
 
@@ -258,11 +276,17 @@ export function hasLaterCause({ reason }: ServiceShares['shares'][number]): bool
   return LATER.includes(reason)
 }
 
-export function sharesStep(trip: Trip, { shares, refused, policy }: ServiceShares): StepDraft {
+export function sharesStep(trip: Trip, { shares, refused, policy, ports }: ServiceShares): StepDraft {
   const { here, service } = trip
   const texts = shares.map(
     ({ cluster, share, reason, message }) => `${cluster} ${share / 100} %: ${reason}, ${message}`,
   )
+  // A call without a port is about all of them.
+  const others = ports.map((plan) => {
+    const given = plan.shares.flatMap(({ cluster, share }) => (share > 0 ? [`${cluster} ${share / 100} %`] : []))
+    const titles = plan.of.map(({ name, protocol, port }) => name ?? `${protocol} ${port}`)
+    return `port ${named(titles, 4)}: ${given.length === 0 ? 'no cluster gets calls' : given.join(', ')}`
+  })
   // One cluster that could be called, and is not, is the decision of this station.
   const decisive = shares.find((one) => !hasLaterCause(one))
   const by = policy === undefined ? 'no policy counts' : `${policy.kind} ${policy.metadata.name}`
@@ -277,7 +301,7 @@ export function sharesStep(trip: Trip, { shares, refused, policy }: ServiceShare
     message: refused
       ? `no cluster gets calls (${by})`
       : `${shares.filter(({ share }) => share > 0).length} of ${shares.length} clusters get calls (${by})`,
-    notes: [...couldNot, ...texts],
+    notes: [...couldNot, ...texts, ...others],
     ...{ evidence: 'computed', source: 'the objects of this cluster', ageSeconds: here.ageOf(here.world.takenAt) },
     next: trafficCommand(service),
   }

@@ -2,10 +2,12 @@
  * The world in which the calls of a member are divided, from its objects as a command reads them: `sealane show traffic`
  * and `sealane explain` ask the function that balancing asks. Pure.
  */
+import { clustersWithoutEgress } from '../../model/access/access.ts'
 import { checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import type {
   Cluster,
+  ClusterAccessPolicy,
   ClusterTrafficPolicy,
   EndpointSlice,
   Gateway,
@@ -22,6 +24,7 @@ export interface SharesObjects {
   readonly nodes: readonly Node[]
   readonly policies: readonly TrafficPolicy[]
   readonly clusterPolicies: readonly ClusterTrafficPolicy[]
+  readonly accessPolicies: readonly ClusterAccessPolicy[]
 }
 
 export function sharesWorld(objects: SharesObjects): SharesWorld {
@@ -35,6 +38,7 @@ export function sharesWorld(objects: SharesObjects): SharesWorld {
     clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
     reachable: usableClusters(self, gateways, validation),
     policies: new TrafficPolicies({ policies, clusterPolicies }),
+    withoutEgress: clustersWithoutEgress(objects.accessPolicies, clusters, self),
   }
 }
 

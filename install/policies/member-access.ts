@@ -99,8 +99,9 @@ const DNS: readonly AccessRule[] = [
   rule('', ['nodes'], READ),
   rule(SLICES, ['endpointslices'], READ),
   rule(MCS, ['serviceimports'], READ),
-  // Traffic policies say which clusters the answers about headless services have.
-  rule(SEALANE, ['memberships', 'clusters', 'gateways', 'trafficpolicies', 'clustertrafficpolicies'], READ),
+  rule(SEALANE, ['memberships', 'clusters', 'gateways'], READ),
+  // They say which clusters the answers about headless services have.
+  rule(SEALANE, ['clusteraccesspolicies', 'trafficpolicies', 'clustertrafficpolicies'], READ),
 ]
 
 const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {

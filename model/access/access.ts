@@ -27,7 +27,7 @@ export {
   keepsOpenCalls,
   togetherChosen,
 } from './callers.ts'
-export { EgressRules, egressRules, keepsOpenConnections } from './egress.ts'
+export { EgressRules, clustersWithoutEgress, egressRules, keepsOpenConnections } from './egress.ts'
 export { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
 export {
   type Caller,

@@ -44,6 +44,21 @@ export function egressRules(
   return stated === undefined ? undefined : new EgressRules(stated, clusters)
 }
 
+/** The clusters that no namespace of this one may call. The nodes of this cluster may not call them either. */
+export function clustersWithoutEgress(
+  policies: readonly ClusterAccessPolicy[],
+  clusters: readonly Pick<Cluster, 'spec'>[],
+  self: string,
+): ReadonlySet<string> {
+  const rules = egressRules(policies, clusters)
+  if (rules === undefined) return new Set()
+  const isShut = (id: string): boolean => {
+    const choice = id === self ? undefined : rules.to(id)
+    return choice !== undefined && choice.names.length === 0 && choice.selectors.length === 0
+  }
+  return new Set(clusters.flatMap(({ spec }) => (isShut(spec.id) ? [spec.id] : [])))
+}
+
 /** Whether open TCP connections outlast a policy that takes away. */
 export function keepsOpenConnections(policies: readonly ClusterAccessPolicy[]): boolean {
   return inForce(policies)?.spec.keepOpenConnections === true

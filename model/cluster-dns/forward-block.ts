@@ -6,8 +6,10 @@ import {
   type Corefile,
   CorefileError,
   type CorefileItem,
+  type Directive,
   type ServerBlock,
   type Token,
+  directivesOf,
   parseCorefile,
 } from './parse-corefile.ts'
 
@@ -236,17 +238,60 @@ function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
   }
   const isRoot = ({ keys }: ServerBlock): boolean =>
     keys.some((key) => parseKey(key).plain && parseKey(key).zone === '')
+  const snippets = snippetsOf(items)
+  const plugins = (item: ServerBlock): readonly Directive[] => expanded(item.directives, snippets)
   const anchor =
     servers.find(
-      (item) => item.directives.some(({ name }) => name === 'kubernetes') && item.keys.some((k) => parseKey(k).plain),
+      (item) => item.keys.some((k) => parseKey(k).plain) && plugins(item).some(({ name }) => name === 'kubernetes'),
     ) ?? servers.find(isRoot)
   if (anchor === undefined) throw new CorefileError(1, 'there is no block for "." and none with the plugin kubernetes')
   const ports = anchor.keys.map(parseKey).flatMap((key) => (key.plain ? [key.port] : []))
-  const binds = anchor.directives.filter(({ name }) => name === 'bind')
+  const directives = plugins(anchor)
+  const unread = directives.find(({ name, tokens }) => name === 'import' && !ADDITIONS.test(tokens[1]?.text ?? ''))
+  if (unread !== undefined) {
+    const [word, file] = unread.tokens
+    throw new CorefileError(
+      word?.line ?? anchor.line,
+      `the block imports ${JSON.stringify(file?.text.slice(0, 60) ?? '')}, a file that may hold its bind`,
+    )
+  }
+  const binds = directives.filter(({ name }) => name === 'bind')
   return {
     ports: [...new Set(ports)],
     binds: binds.map(({ tokens }) => text.slice(tokens[0]?.start, tokens.at(-1)?.end)),
   }
+}
+
+/**
+ * The folders of additions of K3s and AKS are empty unless a user fills them, and no document of theirs sets `bind`
+ * there. Any other file is a part of the configuration.
+ */
+const ADDITIONS = /[*]/
+
+type Snippets = ReadonlyMap<string, readonly Token[]>
+
+function snippetsOf(items: readonly CorefileItem[]): Snippets {
+  return new Map(items.flatMap((item) => (item.kind === 'snippet' ? [[item.name, item.tokens] as const] : [])))
+}
+
+/**
+ * The plugins with those of the imported snippets in place of their imports; imports of files stay. Throws
+ * CorefileError for a snippet that imports itself, which CoreDNS does not start with either.
+ */
+function expanded(
+  directives: readonly Directive[],
+  snippets: Snippets,
+  inside: readonly string[] = [],
+): readonly Directive[] {
+  return directives.flatMap((directive) => {
+    const [word, name] = directive.name === 'import' ? directive.tokens : []
+    const body = name === undefined ? undefined : snippets.get(name.text)
+    if (name === undefined || body === undefined) return [directive]
+    if (inside.includes(name.text)) {
+      throw new CorefileError(word?.line ?? 1, `the snippet ${JSON.stringify(name.text.slice(0, 60))} imports itself`)
+    }
+    return expanded(directivesOf(body), snippets, [...inside, name.text])
+  })
 }
 
 /** Plugins that may name a domain without answering it. */

@@ -165,6 +165,14 @@ export function parseCorefile(text: string): Corefile {
   return { items: new Parser(tokens).items(), comments }
 }
 
+/**
+ * The plugins in the body of a snippet, as a server block that imports it gets them. Throws CorefileError if the body
+ * cannot be parsed as plugins.
+ */
+export function directivesOf(body: readonly Token[]): readonly Directive[] {
+  return new Parser(body).body()
+}
+
 class Parser {
   readonly #tokens: readonly Token[]
   #at = 0
@@ -284,12 +292,24 @@ class Parser {
         this.#at += 1
         return directives
       }
-      if (token.text === 'import') {
-        const from = this.#at
-        this.#importPattern()
-        directives.push({ name: 'import', tokens: this.#tokens.slice(from, this.#at) })
-      } else directives.push(this.#directive(token))
+      directives.push(this.#directiveOrImport(token))
     }
+  }
+
+  /** Parses all tokens as plugins. */
+  body(): Directive[] {
+    const directives: Directive[] = []
+    for (let token = this.#token(); token !== undefined; token = this.#token()) {
+      directives.push(this.#directiveOrImport(token))
+    }
+    return directives
+  }
+
+  #directiveOrImport(token: Token): Directive {
+    if (token.text !== 'import') return this.#directive(token)
+    const from = this.#at
+    this.#importPattern()
+    return { name: 'import', tokens: this.#tokens.slice(from, this.#at) }
   }
 
   /** Parses one plugin, which ends with its line or with the braces that it opens. */

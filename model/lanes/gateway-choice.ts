@@ -3,7 +3,8 @@
  * replaces a chosen one that is gone. Pure.
  *
  * The order: nodes that a user labelled; then machines that stay, before spot and preemptible ones; then nodes with a
- * public address; then nodes that are not control plane nodes; all of it spread over the zones. A machine that the
+ * public address; then nodes that are not control plane nodes. From the second one on, an unused zone counts for more
+ * than a public address: one end that can be called is enough, and one zone may fail as a whole. A machine that the
  * provider may take away within two minutes comes after everything else, also if it has a public address: links need
  * only one end that can be called, and a gateway that goes takes all its links with it. So it is chosen only where there
  * is nothing else.
@@ -31,25 +32,31 @@ export interface GatewayTraits {
   readonly zone: string | undefined
 }
 
-/** Returns all of them, the best one first. Equal ones are taken from different zones in turn. */
+/** Returns all of them, the best one first. Those that differ in nothing but the public address take turns by zone. */
 export function bestGateways<T extends GatewayTraits>(all: readonly T[]): readonly T[] {
-  const left = all
-    .map((one) => ({ one, score: score(one) }))
-    .sort((a, b) => b.score - a.score || (a.one.node < b.one.node ? -1 : 1))
+  const left = [...all].sort((a, b) => rank(b) - rank(a) || (a.node < b.node ? -1 : 1))
   const taken = new Map<string, number>()
   const used = ({ zone = '' }: T): number => taken.get(zone) ?? 0
   const result: T[] = []
   while (left.length > 0) {
-    const best = left.filter(({ score: value }) => value === left[0]?.score)
-    const next = best.reduce((a, b) => (used(b.one) < used(a.one) ? b : a))
+    const [first] = left
+    if (first === undefined) break
+    const rivals = result.length === 0 ? [first] : left.filter((one) => isLike(one, first))
+    const next = rivals.reduce((a, b) => (used(b) < used(a) ? b : a))
     left.splice(left.indexOf(next), 1)
-    taken.set(next.one.zone ?? '', used(next.one) + 1)
-    result.push(next.one)
+    taken.set(next.zone ?? '', used(next) + 1)
+    result.push(next)
   }
   return result
 }
 
-function score({ isLabelled, transient, publicAddress, isControlPlane }: GatewayTraits): number {
+/** Whether only the public address and the zone tell the two apart. */
+function isLike(a: GatewayTraits, b: GatewayTraits): boolean {
+  const isTransient = ({ transient }: GatewayTraits): boolean => transient !== undefined
+  return a.isLabelled === b.isLabelled && isTransient(a) === isTransient(b) && a.isControlPlane === b.isControlPlane
+}
+
+function rank({ isLabelled, transient, publicAddress, isControlPlane }: GatewayTraits): number {
   const bits = [isLabelled, transient === undefined, publicAddress !== undefined, !isControlPlane]
   return bits.reduce((sum, bit) => sum * 2 + (bit ? 1 : 0), 0)
 }

@@ -4,6 +4,7 @@ import type { NodeSigns } from '../model.ts'
 /** Labels of machines that their provider may take away, with the values that say so, in lower case. */
 const SPOT_LABELS: Readonly<Record<string, readonly string[]>> = {
   'aws.amazon.com/spot': ['true'],
+  'cluster.x-k8s.io/interruptible': ['', 'true'],
   'cloud.google.com/gke-preemptible': ['true'],
   'cloud.google.com/gke-provisioning': ['preemptible', 'spot'],
   'cloud.google.com/gke-spot': ['true'],
@@ -11,13 +12,17 @@ const SPOT_LABELS: Readonly<Record<string, readonly string[]>> = {
   'karpenter.sh/capacity-type': ['spot'],
   'kops.k8s.io/instance-lifecycle': ['spot'],
   'kubernetes.azure.com/scalesetpriority': ['low', 'spot'],
+  lifecycle: ['ec2spot', 'spot'],
   'machine.openshift.io/interruptible-instance': ['', 'true'],
+  'node-lifecycle': ['ec2spot', 'spot'],
   'node.kubernetes.io/lifecycle': ['ec2spot', 'preemptible', 'spot'],
   'node.kubernetes.io/capacity-type': ['preemptible', 'spot'],
+  'node-role.kubernetes.io/spot': ['', 'true'],
   'node-role.kubernetes.io/spot-worker': ['', 'true'],
   'oci.oraclecloud.com/oke-is-preemptible': ['true'],
   'scheduling.cast.ai/spot': ['true'],
   'spot.io/node-lifecycle': ['spot'],
+  spotinstance: ['true'],
   'spotinst.io/node-lifecycle': ['spot'],
   'yandex.cloud/preemptible': ['true'],
 }

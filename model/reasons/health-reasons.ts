@@ -133,6 +133,11 @@ export const HEALTH_REASONS = {
     todoAtSite: 'Start `sealane up --node NAME` on these nodes, or look at the log of its unit there.',
     shows: STATUS,
   },
+  NodeWithoutRouteAgent: {
+    means: 'The pod is on a virtual node or on a node without Linux, where no routeagent can run.',
+    todo: 'Run the pod on a Linux machine: calls from and to other clusters do not work on this node.',
+    shows: STATUS,
+  },
   NodesCutOff: {
     means: 'Nodes have no route to a cluster that the gateways of this cluster reach.',
     todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between these nodes and the gateways, and the RouteAgent objects.',

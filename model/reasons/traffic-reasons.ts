@@ -106,8 +106,9 @@ export const TRAFFIC_REASONS = {
     shows: SHARE,
   },
   CallsNotAllowed: {
-    means: 'The access policies of the exporting cluster do not let this cluster call the service.',
-    todo: 'If not intended, add an AccessPolicy there.',
+    means:
+      'The access policies of the exporting cluster, or the egress rules of this one, do not let it call the service.',
+    todo: 'If not intended, add an AccessPolicy there, or an entry to `spec.egress` of the ClusterAccessPolicy here.',
     shows: SHARE,
   },
   NoReadyEndpoint: {

@@ -29,11 +29,16 @@ export interface SelectableCluster {
 /** A cluster that exports the service, with its endpoints of one port or of the whole service. */
 export interface ExportingCluster extends SelectableCluster {
   readonly ready: number
-  /** All endpoints, the ready ones included. */
+  /**
+   * All endpoints, the ready ones included, without those that terminate and are not ready: a rollout
+   * is no failure.
+   */
   readonly total: number
+  /** Endpoints that terminate and are not ready. Absent: none. They matter only where no endpoint is ready. */
+  readonly terminating?: number
   /** Whether packets reach it. */
   readonly reachable: boolean
-  /** False: its access policies do not let this cluster call. Absent: they do. */
+  /** False: access policies let no namespace of this cluster call it. Absent: they do. */
   readonly allowed?: boolean
   /** What is drained. Absent: nothing. */
   readonly drained?: 'cluster' | 'service' | undefined
@@ -253,11 +258,14 @@ function lastResort(candidates: readonly Candidate[], whenNoneReady: string): La
       reason: ['NoneReadyAll', 'no tier has a ready endpoint: all clusters are called'],
     },
     {
-      fractions: by((one) => (isAll || one.tier !== undefined ? ready(one) : 0)),
+      // With "refuse", a weight of 0 stays 0. A drain is another matter: its last endpoints are called.
+      fractions: by((one) => (isAll || (one.tier !== undefined && one.weight !== 0) ? ready(one) : 0)),
       reason: ['LastReady', 'no other cluster has a ready endpoint'],
     },
     {
-      fractions: by(({ cluster }) => (isAll && cluster.allowed !== false && cluster.reachable ? cluster.total : 0)),
+      fractions: by(({ cluster: { allowed, reachable, total, terminating = 0 } }) =>
+        isAll && allowed !== false && reachable ? total + terminating : 0,
+      ),
       reason: ['NoneReadyAll', 'no endpoint is ready: those that still serve are called'],
     },
   ]
@@ -274,7 +282,7 @@ function reasonOf(
   fallback: readonly [ReasonCode, string] | undefined,
 ): readonly [ReasonCode, string] {
   const ready = `${cluster.ready} of ${cluster.total} ready`
-  if (cluster.allowed === false) return ['CallsNotAllowed', 'its access policies do not let this cluster call']
+  if (cluster.allowed === false) return ['CallsNotAllowed', 'access policies let no namespace of this cluster call it']
   if (!cluster.reachable) return ['ClusterNotReached', `no packets reach it; ${ready}`]
   const isRefused = fallback?.[0] === 'NoneReadyRefused'
   const ended = cluster.endsConnections === true && !isRefused ? '; open connections are ended' : ''
@@ -293,18 +301,25 @@ function reasonOf(
 
 /**
  * Takes fractions that add up to 1, or are all 0. Gives whole shares that add up to 10,000, by the largest remainder;
- * with equal remainders the first comes first.
+ * with equal remainders the first comes first. A fraction above 0 gets 1 at least, taken from the largest share: a
+ * cluster
+ * that is to have calls is not left without any.
  */
 function apportioned(fractions: readonly number[]): number[] {
   const exact = fractions.map((one) => one * WHOLE)
   const shares = exact.map((one) => Math.floor(one + TINY))
   const left = fractions.some((one) => one > 0) ? WHOLE - sum(shares) : 0
   const remainder = (i: number): number => Math.round(((exact[i] ?? 0) - (shares[i] ?? 0)) / TINY)
-  const first = [...exact.keys()]
-    .filter((i) => (exact[i] ?? 0) > 0)
-    .sort((a, b) => remainder(b) - remainder(a) || a - b)
-    .slice(0, left)
+  const positive = [...exact.keys()].filter((i) => (exact[i] ?? 0) > 0)
+  const first = [...positive].sort((a, b) => remainder(b) - remainder(a) || a - b).slice(0, left)
   for (const i of first) shares[i] = (shares[i] ?? 0) + 1
+  for (const i of positive.filter((at) => shares[at] === 0)) {
+    const largest = shares.reduce((best, share, at) => (share > (shares[best] ?? 0) ? at : best), 0)
+    const most = shares[largest] ?? 0
+    if (most < 2) break
+    shares[i] = 1
+    shares[largest] = most - 1
+  }
   return shares
 }
 

@@ -4,7 +4,9 @@
  */
 import {
   type Cluster,
+  type ClusterAccessPolicy,
   type EndpointSlice,
+  type ImportPort,
   LABEL_SOURCE_CLUSTER,
   type Membership,
   type ObjectMeta,
@@ -13,6 +15,7 @@ import {
 } from '../model.ts'
 import { believedProperties } from './cluster-properties.ts'
 import { type ExportingCluster, type SelectableCluster, type SharesPlan, planShares } from './plan-shares.ts'
+import { isPortNumber, portId, servesAll, targetPorts } from './slice-ports.ts'
 import { type AnyTrafficPolicy, type TrafficPolicies, policyInForce, trafficPolicyProblem } from './traffic-policies.ts'
 
 /**
@@ -58,9 +61,11 @@ export interface SharesWorld {
   /** Clusters that answer. Undefined while that is not known; then all count. */
   readonly reachable: ReadonlySet<string> | undefined
   readonly policies: TrafficPolicies
+  /** Clusters that the egress rules of this cluster let none of its namespaces call, by clustersWithoutEgress(). */
+  readonly withoutEgress: ReadonlySet<string>
 }
 
-type WorldObject = AnyTrafficPolicy | Cluster | Membership
+type WorldObject = AnyTrafficPolicy | Cluster | ClusterAccessPolicy | Membership
 
 /** A change of one object of the world, as the local API reports it. */
 export type SharesChange =
@@ -82,6 +87,7 @@ function decidingPart(object: WorldObject): readonly unknown[] {
     const { drained, drainedNow, labels, properties = {} } = object.spec
     return [drained === true, drainedNow === true, labels, properties]
   }
+  if (object.kind === 'ClusterAccessPolicy') return [object.spec.egress]
   // A process that has seen a later version than the status keeps follows that one until the policy is valid again.
   return [object.metadata.uid, trafficPolicyProblem(object) === undefined, policyInForce(object)?.spec]
 }
@@ -89,11 +95,30 @@ function decidingPart(object: WorldObject): readonly unknown[] {
 export interface ServiceShares extends SharesPlan {
   /** The policy that counts. Undefined: none does. */
   readonly policy: AnyTrafficPolicy | undefined
+  /**
+   * The ports whose shares are others than those of the service, because some of its endpoints do not serve them.
+   * Each is
+   * in one plan. Mostly empty.
+   */
+  readonly ports: readonly PortShares[]
+}
+
+/** The shares of some ports: those of the service as if it had only the endpoints that serve them (KEP-5939). */
+export interface PortShares extends SharesPlan {
+  readonly of: readonly ImportPort[]
+}
+
+/** The shares of one port. */
+export function sharesOfPort(shares: ServiceShares, port: Parameters<typeof portId>[0]): SharesPlan {
+  if (shares.ports.length === 0) return shares
+  const id = portId(port)
+  return shares.ports.find(({ of }) => of.some((one) => portId(one) === id)) ?? shares
 }
 
 /**
- * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no clusters
- * and nothing is drained, so all ready endpoints count alike.
+ * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no
+ * clusters,
+ * nothing is drained and all exporters may be called, so all ready endpoints count alike.
  */
 export function sharesOfService(
   service: ServiceImport,
@@ -104,10 +129,11 @@ export function sharesOfService(
   const policy = world.policies.policyFor(namespace, name)
   const isPlain = policy === undefined && (service.spec.clusterSelectors ?? []).length === 0
   // Most services are plain, and nothing is counted for them.
-  if (isPlain && !knownOf(world).anyDrained && !slices.some(isDrained)) return undefined
+  const isOpen = !knownOf(world).anyDrained && world.withoutEgress.size === 0
+  if (isPlain && isOpen && !slices.some(isDrained)) return undefined
   const clusters = exportersOf(service, slices, world)
-  if (isPlain && clusters.every(({ drained }) => drained === undefined)) return undefined
-  return planned(service, { policy, clusters }, world)
+  if (isPlain && clusters.every(({ drained, allowed }) => drained === undefined && allowed !== false)) return undefined
+  return planned(service, { policy, clusters, slices }, world)
 }
 
 function isDrained({ metadata: { annotations } }: EndpointSlice): boolean {
@@ -157,27 +183,126 @@ export function statedShares(
 ): ServiceShares {
   const { namespace = '', name } = service.metadata
   const policy = world.policies.policyFor(namespace, name)
-  return planned(service, { policy, clusters: exportersOf(service, slices, world) }, world)
+  return planned(service, { policy, clusters: exportersOf(service, slices, world), slices }, world)
 }
 
 interface ServiceParts {
   readonly policy: AnyTrafficPolicy | undefined
   readonly clusters: readonly ExportingCluster[]
+  readonly slices: readonly EndpointSlice[]
 }
 
 function planned(
   { spec, status }: ServiceImport,
-  { policy, clusters }: ServiceParts,
+  { policy, clusters, slices }: ServiceParts,
   world: SharesWorld,
 ): ServiceShares {
-  const plan = planShares({
-    importer: selectable(world.self, world),
-    type: spec.type,
-    ...{ clusterSelectors: spec.clusterSelectors ?? [], clusters },
-    resultsBefore: status?.clusterSelectorResults,
-    rules: policy?.spec,
+  const plan = (some: readonly ExportingCluster[]): SharesPlan =>
+    planShares({
+      importer: selectable(world.self, world),
+      type: spec.type,
+      ...{ clusterSelectors: spec.clusterSelectors ?? [], clusters: some },
+      resultsBefore: status?.clusterSelectorResults,
+      rules: policy?.spec,
+    })
+  const whole = plan(clusters)
+  return { ...whole, policy, ports: planPorts(spec.ports, slices, { clusters, whole, plan }) }
+}
+
+/**
+ * Most plans of ports of one service. A hostile member can make the endpoints of each port different; later ports then
+ * have the shares of the service.
+ */
+const MAX_PORT_PLANS = 256
+
+interface PortPlanning {
+  readonly clusters: readonly ExportingCluster[]
+  readonly whole: SharesPlan
+  readonly plan: (clusters: readonly ExportingCluster[]) => SharesPlan
+}
+
+/** Endpoints whose slices have the same ports. */
+interface PortGroup {
+  readonly slices: EndpointSlice[]
+  readonly targets: ReadonlyMap<string, number>
+}
+
+function planPorts(
+  ports: readonly ImportPort[],
+  slices: readonly EndpointSlice[],
+  { clusters, whole, plan }: PortPlanning,
+): readonly PortShares[] {
+  // Nearly all services have all ports everywhere, and one plan for them.
+  if (slices.every((slice) => servesAll(slice, ports))) return []
+  const used = slices.filter(({ endpoints = [], metadata: { labels } }) => {
+    return endpoints.length > 0 && labels?.[LABEL_SOURCE_CLUSTER] !== undefined
   })
-  return { ...plan, policy }
+  // A slice without endpoints may have no ports, and a bundle of facts says nothing about them.
+  if (used.every((slice) => servesAll(slice, ports)) || used.every((slice) => slice.ports === undefined)) return []
+  const groups = groupedByPorts(used)
+  const serving = groupsOfPorts(groups)
+  const found = new Map<string, { readonly of: ImportPort[]; readonly plan: SharesPlan }>()
+  for (const port of ports) {
+    const indexes = serving.get(portId(port)) ?? []
+    const key = indexes.join()
+    const known = found.get(key)
+    if (known !== undefined) known.of.push(port)
+    else if (indexes.length < groups.length && found.size < MAX_PORT_PLANS) {
+      const those = indexes.flatMap((index) => groups[index]?.slices ?? [])
+      found.set(key, { of: [port], plan: plan(withCounts(clusters, those)) })
+    }
+  }
+  return [...found.values()].flatMap((one) => (isSameDivision(one.plan, whole) ? [] : [{ ...one.plan, of: one.of }]))
+}
+
+function groupedByPorts(slices: readonly EndpointSlice[]): readonly PortGroup[] {
+  const groups = new Map<string, PortGroup>()
+  for (const slice of slices) {
+    const key = JSON.stringify((slice.ports ?? []).map(({ name, protocol, port }) => [name, protocol, port]))
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, { slices: [slice], targets: targetPorts(slice) })
+    else group.slices.push(slice)
+  }
+  return [...groups.values()]
+}
+
+/** The indexes of the groups that serve a port, by portId(). */
+function groupsOfPorts(groups: readonly PortGroup[]): ReadonlyMap<string, readonly number[]> {
+  const found = new Map<string, number[]>()
+  for (const [index, { targets }] of groups.entries()) {
+    for (const [id, target] of targets) {
+      if (!isPortNumber(target)) continue
+      const known = found.get(id)
+      if (known === undefined) found.set(id, [index])
+      else known.push(index)
+    }
+  }
+  return found
+}
+
+/** The clusters of these slices, with the endpoints in them. All else is true of the whole cluster. */
+function withCounts(
+  clusters: readonly ExportingCluster[],
+  slices: readonly EndpointSlice[],
+): readonly ExportingCluster[] {
+  const counts = new Map<string, EndpointCounts>()
+  for (const { metadata, endpoints } of slices) {
+    const id = metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? ''
+    const counted = counts.get(id) ?? noEndpoints()
+    counts.set(id, counted)
+    for (const endpoint of endpoints ?? []) count(counted, endpoint)
+  }
+  return clusters.flatMap((cluster) => {
+    const counted = counts.get(cluster.id)
+    return counted === undefined ? [] : [{ ...cluster, ...numbersOf(counted) }]
+  })
+}
+
+/** Whether calls are divided alike. */
+function isSameDivision(one: SharesPlan, other: SharesPlan): boolean {
+  const text = ({ shares }: SharesPlan): string =>
+    shares.flatMap(({ cluster, share }) => (share > 0 ? [`${cluster} ${share}`] : [])).join()
+  return text(one) === text(other)
 }
 
 /** The clusters that export the service, each with its endpoints. */
@@ -190,7 +315,7 @@ function exportersOf(
   const of = (cluster: string): Counted => {
     const known = found.get(cluster)
     if (known !== undefined) return known
-    const fresh = { ready: new Set<string>(), all: new Set<string>(), drained: false, drainedNow: false }
+    const fresh = { ...noEndpoints(), drained: false, drainedNow: false }
     found.set(cluster, fresh)
     return fresh
   }
@@ -203,28 +328,48 @@ function exportersOf(
     if (isDrainedNow(slice, world)) counted.drainedNow = true
     for (const endpoint of slice.endpoints ?? []) count(counted, endpoint)
   }
-  return [...found].map(([id, { ready, all, drained, drainedNow }]) => ({
+  return [...found].map(([id, counted]) => ({
     ...selectable(id, world),
-    ready: ready.size,
-    total: all.size,
+    ...numbersOf(counted),
     reachable: world.reachable === undefined || world.reachable.has(id),
-    drained: world.clusters.get(id)?.spec.drained === true ? 'cluster' : drained ? 'service' : undefined,
-    endsConnections: drainedNow || isClusterDrainedNow(world, id),
+    allowed: id === world.self || !world.withoutEgress.has(id),
+    drained: world.clusters.get(id)?.spec.drained === true ? 'cluster' : counted.drained ? 'service' : undefined,
+    endsConnections: counted.drainedNow || isClusterDrainedNow(world, id),
   }))
 }
 
-interface Counted {
+/** The addresses of endpoints. One may be in several slices. */
+interface EndpointCounts {
   readonly ready: Set<string>
-  readonly all: Set<string>
+  readonly notReady: Set<string>
+  /** Terminating, and not ready. */
+  readonly leaving: Set<string>
+}
+
+interface Counted extends EndpointCounts {
   drained: boolean
   drainedNow: boolean
 }
 
-function count({ ready, all }: Counted, { addresses, conditions }: SliceEndpoint): void {
-  for (const address of addresses) {
-    all.add(address)
-    if (conditions?.ready !== false) ready.add(address)
-  }
+function noEndpoints(): EndpointCounts {
+  return { ready: new Set(), notReady: new Set(), leaving: new Set() }
+}
+
+function count({ ready, notReady, leaving }: EndpointCounts, { addresses, conditions }: SliceEndpoint): void {
+  const into = conditions?.ready !== false ? ready : conditions.terminating === true ? leaving : notReady
+  for (const address of addresses) into.add(address)
+}
+
+/** An address that is in several slices counts once, and as what is best for it. */
+function numbersOf({
+  ready,
+  notReady,
+  leaving,
+}: EndpointCounts): Pick<ExportingCluster, 'ready' | 'total' | 'terminating'> {
+  const others = [...notReady].filter((address) => !ready.has(address)).length
+  const isKnown = (address: string): boolean => ready.has(address) || notReady.has(address)
+  const terminating = [...leaving].filter((address) => !isKnown(address)).length
+  return { ready: ready.size, total: ready.size + others, terminating }
 }
 
 /** What all services of a world share. */

@@ -88,6 +88,7 @@ export {
   ANNOTATION_DRAINED_NOW,
   ANNOTATION_KEEPS_OPEN,
   type Drain,
+  type PortShares,
   type ServiceShares,
   type SharesChange,
   type SharesWorld,
@@ -95,6 +96,8 @@ export {
   drainOf,
   endedClusters,
   keepsOpenOf,
+  sharesOfPort,
   sharesOfService,
   statedShares,
 } from './service-shares.ts'
+export { isPortNumber, portId, targetPorts } from './slice-ports.ts'

@@ -19,6 +19,7 @@ import {
   portKey,
   readyTargets,
   servingTargets,
+  sharesFor,
   watchedName,
 } from './plan-service.ts'
 import { WithdrawnPorts } from './withdrawn.ts'
@@ -267,7 +268,7 @@ export class BalancePlanner {
     const port = service?.spec.ports.find((one) => key.endsWith(portKey('', one.protocol, one.port)))
     if (owner === undefined || service === undefined || port === undefined) return new Set()
     const slices = [...(this.#slices.get(owner)?.values() ?? [])]
-    const clusterShares = this.#traffic?.of(service, slices)?.clusterShares
+    const clusterShares = sharesFor(this.#traffic?.of(service, slices) ?? {}, port)
     const found = readyTargets(service, port, slices, {
       ...this.#context,
       ...(clusterShares === undefined ? {} : { clusterShares }),

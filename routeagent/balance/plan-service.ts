@@ -9,6 +9,7 @@ import {
   type ServiceImportSpec,
   type SliceEndpoint,
 } from '../../model/model.ts'
+import { isPortNumber, portId, targetPorts } from '../../model/services/services.ts'
 import { type AddressFamily, addressFamily } from '../world/world.ts'
 import { leaveOut } from './plan-passive-health.ts'
 
@@ -210,6 +211,8 @@ export type ClusterShares = ReadonlyMap<string, number>
 /** How the connections of one service are divided. */
 export interface ServiceTraffic {
   readonly clusterShares?: ClusterShares
+  /** The shares of the ports that have others, by portId(). Ports with equal shares have the same object. */
+  readonly portShares?: ReadonlyMap<string, ClusterShares>
   /** Overrides the session affinity of the export: for so many seconds a client keeps its backend. */
   readonly affinitySeconds?: number
   /** Targets that refuse or do not answer are left out. */
@@ -221,6 +224,14 @@ export interface ServiceTraffic {
    * most half of those of a port whose clusters have a share.
    */
   readonly leftOut?: ReadonlySet<string>
+}
+
+/** The shares of one port. Undefined: all its endpoints count alike. */
+export function sharesFor(
+  { portShares, clusterShares }: { readonly [K in 'portShares' | 'clusterShares']?: ServiceTraffic[K] | undefined },
+  port: ImportPort,
+): ClusterShares | undefined {
+  return portShares?.get(portId(port)) ?? clusterShares
 }
 
 /** The node's name also seeds the choice among more backends than slots. */
@@ -250,16 +261,17 @@ export function planService(
   const addresses = clustersetIps(service, family, context)
   if (addresses.length === 0) return plans
   const ports = service.spec.ports.filter(({ port }) => isPortNumber(port))
-  const { clusterShares } = traffic
+  const { clusterShares, portShares } = traffic
   const affinity = traffic.affinitySeconds ?? affinitySeconds(service.spec)
   const choices = new BackendChoices(groupSlices(slices, family, context), {
     rule: localityRule(service.spec),
     pick: affinity === undefined ? 'random' : 'client',
     most: mostSlots(ports.length),
-    shareSteps: clusterShares === undefined ? 1 : shareSteps(ports.length, clusterShares),
+    shareSteps: clusterShares === undefined ? 1 : shareSteps(ports.length, [clusterShares, ...distinct(portShares)]),
     affinitySeconds: affinity,
     fewPorts: ports.length <= MOST_CHAINS,
     clusterShares,
+    portShares,
     leftOut: traffic.leftOut === undefined ? NONE_BY_PORT : addressesByPort(traffic.leftOut),
     family,
     place: context,
@@ -347,12 +359,17 @@ function commonPort(ofGroups: readonly (number | undefined)[], targets: readonly
 }
 
 /** The draws of a service are bounded like its slots: the more ports it has, the coarser are the shares. */
-function shareSteps(ports: number, clusterShares: ClusterShares): number {
-  const others = [...clusterShares.values()].filter((share) => share > 0).length - 1
+function shareSteps(ports: number, all: readonly ClusterShares[]): number {
+  const given = (one: ClusterShares): number => [...one.values()].filter((share) => share > 0).length
+  const others = Math.max(...all.map(given)) - 1
   // Each cluster leaves one number in ten over to the next draw at most.
   const draws = (steps: number): number => 10 + (steps > 10 ? 10 * Math.min(10, others) : 0)
-  const all = (steps: number): number => draws(steps) + (steps > 100 ? 10 * Math.min(100, others) : 0)
-  return [1000, 100, 10].find((steps) => ports * all(steps) <= MAX_SERVICE_SLOTS) ?? 1
+  const elements = (steps: number): number => draws(steps) + (steps > 100 ? 10 * Math.min(100, others) : 0)
+  return [1000, 100, 10].find((steps) => ports * elements(steps) <= MAX_SERVICE_SLOTS) ?? 1
+}
+
+function distinct(portShares: ServiceTraffic['portShares']): readonly ClusterShares[] {
+  return portShares === undefined ? [] : [...new Set(portShares.values())]
 }
 
 function affinitySeconds({ sessionAffinity, sessionAffinityConfig }: ServiceImportSpec): number | undefined {
@@ -407,20 +424,6 @@ function groupSlices(
   return [...groups.values()]
 }
 
-/** The first of several ports of one name counts. */
-function targetPorts({ ports = [] }: EndpointSlice): ReadonlyMap<string, number> {
-  const targets = new Map<string, number>()
-  for (const { name, protocol = 'TCP', port } of ports) {
-    const key = targetKey(protocol, name)
-    if (port !== undefined && !targets.has(key)) targets.set(key, port)
-  }
-  return targets
-}
-
-function targetKey(protocol: string, name: string | undefined): string {
-  return `${protocol}/${name ?? ''}`
-}
-
 interface ChoiceInit {
   readonly rule: LocalityRule
   readonly pick: PortPlan['pick']
@@ -432,6 +435,7 @@ interface ChoiceInit {
   /** The service has so few ports that each may have a chain of its own in the table. */
   readonly fewPorts: boolean
   readonly clusterShares: ClusterShares | undefined
+  readonly portShares: ServiceTraffic['portShares']
   /** Addresses that are left out, by addressesByPort(). */
   readonly leftOut: ReadonlyMap<string, readonly string[]>
   readonly family: AddressFamily
@@ -463,8 +467,9 @@ class BackendChoices {
   readonly #init: ChoiceInit
   /** Indexes of the groups that have a port, by protocol and name. */
   readonly #serving = new Map<string, number[]>()
-  /** By the indexes of the groups. */
+  /** By the indexes of the groups, and the shares. */
   readonly #known = new Map<string, Choice>()
+  readonly #sharesIds = new Map<ClusterShares | undefined, number>()
   #read = 0
 
   constructor(groups: readonly SliceGroup[], init: ChoiceInit) {
@@ -482,9 +487,9 @@ class BackendChoices {
 
   plan(port: ImportPort): PortPlan {
     const { pick, affinitySeconds } = this.#init
-    const key = targetKey(port.protocol, port.name)
+    const key = portId(port)
     const serving = this.#serving.get(key) ?? []
-    const { groups, parts, elsewhere } = this.#choice(serving, port.protocol === 'SCTP' ? undefined : port)
+    const { groups, parts, elsewhere } = this.#choice(serving, port)
     const portsOfGroups = groups.map(({ targets }) => targets.get(key))
     const shares: ShareOfSlots[] = []
     const slots: string[] = []
@@ -506,27 +511,32 @@ class BackendChoices {
     }
   }
 
-  /** `watched`: the port if targets may be left out. */
-  #choice(serving: readonly number[], watched: ImportPort | undefined): Choice {
-    const out = watched === undefined ? [] : this.#leftOut(serving, watched)
-    const signature = [serving.join(), ...out].join(';')
+  #choice(serving: readonly number[], port: ImportPort): Choice {
+    const out = port.protocol === 'SCTP' ? [] : this.#leftOut(serving, port)
+    const clusterShares = sharesFor(this.#init, port)
+    const signature = [this.#sharesId(clusterShares), serving.join(), ...out].join(';')
     const known = this.#known.get(signature)
     if (known !== undefined) return known
     const groups = serving.map((index) => this.#groups[index] as SliceGroup)
     const endpoints = groups.reduce((sum, group) => sum + group.endpoints, 0)
-    if (groups.length > 1 && this.#read + endpoints > MAX_ENDPOINTS_READ)
-      return this.#choice(serving.slice(0, 1), watched)
+    if (groups.length > 1 && this.#read + endpoints > MAX_ENDPOINTS_READ) return this.#choice(serving.slice(0, 1), port)
     this.#read += endpoints
-    const choice = chooseBackends(groups, this.#init, out)
+    const choice = chooseBackends(groups, { ...this.#init, clusterShares }, out)
     this.#known.set(signature, choice)
     return choice
+  }
+
+  #sharesId(clusterShares: ClusterShares | undefined): number {
+    const id = this.#sharesIds.get(clusterShares) ?? this.#sharesIds.size
+    this.#sharesIds.set(clusterShares, id)
+    return id
   }
 
   /** What is left out, by inGroup() with the index in `serving`: in each group, what failed first comes first. */
   #leftOut(serving: readonly number[], port: ImportPort): readonly string[] {
     const { leftOut } = this.#init
     if (leftOut.size === 0) return []
-    const key = targetKey(port.protocol, port.name)
+    const key = portId(port)
     const mark = port.protocol === 'UDP' ? UDP_MARK : ''
     return serving.flatMap((index, i) => {
       const target = this.#groups[index]?.targets.get(key)
@@ -586,7 +596,7 @@ class EndedTargets {
   }
 
   #targets(port: ImportPort): ReadonlyMap<string, readonly string[]> {
-    const key = targetKey(port.protocol, port.name)
+    const key = portId(port)
     const found = new Map<string, string[]>()
     let left = this.#most
     for (const { targets, clusters } of this.#groups) {
@@ -799,7 +809,7 @@ export function readyTargets(
 ): ReadonlySet<string> {
   const family = addressFamily(context.clustersetIpRange.family)
   const onlyHere = localityRule(spec).kind === 'node'
-  const key = targetKey(port.protocol, port.name)
+  const key = portId(port)
   const found: { readonly target: string; readonly cluster: string }[] = []
   for (const { targets, slices: grouped } of groupSlices(slices, family, context)) {
     const target = targets.get(key)
@@ -828,7 +838,7 @@ export function servingTargets(
   context: ServiceContext,
 ): ReadonlySet<string> {
   const family = addressFamily(context.clustersetIpRange.family)
-  const key = targetKey(port.protocol, port.name)
+  const key = portId(port)
   const of = (reachable: ServiceContext['reachable']): Set<string> => {
     const found = new Set<string>()
     for (const { targets, slices: grouped } of groupSlices(slices, family, { ...context, reachable })) {
@@ -862,8 +872,4 @@ function isReady(endpoint: SliceEndpoint): boolean {
 
 function isServingOut(endpoint: SliceEndpoint): boolean {
   return endpoint.conditions?.serving === true && endpoint.conditions.terminating === true
-}
-
-function isPortNumber(port: number): boolean {
-  return Number.isInteger(port) && port >= 1 && port <= 65535
 }

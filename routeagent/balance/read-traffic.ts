@@ -1,4 +1,5 @@
 /** The traffic policies as balancing follows them: which cluster of a service gets how much, from the caches. */
+import { clustersWithoutEgress } from '../../model/access/access.ts'
 import {
   type Cluster,
   LABEL_SOURCE_CLUSTER,
@@ -10,20 +11,23 @@ import {
 } from '../../model/model.ts'
 import {
   type GoodPolicies,
+  type ServiceShares,
+  type SharesPlan,
   type SharesWorld,
   TrafficPolicies,
   changesShares,
   endedClusters,
   policyInForce,
+  portId,
   sharesOfService,
 } from '../../model/services/services.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { RouteAgentCaches } from '../world/world.ts'
 import type { BalancePlanner, Traffic } from './plan-balancing.ts'
-import type { ServiceContext, ServiceTraffic } from './plan-service.ts'
+import type { ClusterShares, ServiceContext, ServiceTraffic } from './plan-service.ts'
 
-type SharesCaches = Pick<RouteAgentCaches, 'traffic' | 'clusters' | 'memberships'>
+type SharesCaches = Pick<RouteAgentCaches, 'access' | 'traffic' | 'clusters' | 'memberships'>
 
 /** How long a node with a table of an earlier process waits for the policies. */
 const READ_MS = 10_000
@@ -43,9 +47,10 @@ export class TrafficReader {
   #traffic: PolicyTraffic | undefined
   /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
   readonly #concerned = new Set<string>()
-  /** Clusters that have changed, and whether one was drained before or after it. */
+  /** Clusters that have changed, and whether the change matters without a policy: by a drain, or by egress rules. */
   readonly #clusters = new Map<string, boolean>()
   #allChanged = true
+  #egressChanged = true
 
   /** Without a clock, nothing is waited for. */
   constructor(caches: SharesCaches, clock?: ReaderClock) {
@@ -84,7 +89,7 @@ export class TrafficReader {
 
   /** Calls `poke` after each change that the shares depend on, besides imports and slices. Returns the function that ends this. */
   follow(poke: () => void): () => void {
-    const { traffic, clusters, memberships } = this.#caches
+    const { access, traffic, clusters, memberships } = this.#caches
     this.#poke = poke
     const onAll = (): void => {
       this.#allChanged = true
@@ -102,6 +107,11 @@ export class TrafficReader {
       }),
       traffic.clusterPolicies.onChange((change) => {
         if (changesShares(change)) onAll()
+      }),
+      access.clusterPolicies.onChange((change) => {
+        if (!changesShares(change)) return
+        this.#egressChanged = true
+        poke()
       }),
       clusters.onChange((change) => {
         if (change === undefined) onAll()
@@ -138,6 +148,7 @@ export class TrafficReader {
     this.#allChanged = false
     this.#concerned.clear()
     this.#clusters.clear()
+    this.#egressChanged = false
   }
 
   /** The services of what was in force of a policy, and of what now is, or the whole namespace (`NAMESPACE/`). */
@@ -161,10 +172,10 @@ export class TrafficReader {
     if ((service.spec.clusterSelectors ?? []).length > 0) return true
     if (policy !== undefined && this.#clusters.has(world.self)) return true
     if (policy?.spec.order?.some(({ selector }) => selector !== undefined) === true) return true
-    // Without any rule, a cluster matters only if it is drained.
+    // Without any rule, a cluster matters only if it is drained, or if egress rules shut it or open it.
     const matters = (id: string | undefined): boolean => {
-      const drains = id === undefined ? undefined : this.#clusters.get(id)
-      return drains !== undefined && (drains || policy !== undefined)
+      const always = id === undefined ? undefined : this.#clusters.get(id)
+      return always !== undefined && (always || policy !== undefined)
     }
     if (service.status?.clusters?.some(({ cluster }) => matters(cluster)) === true) return true
     for (const { metadata } of slices) if (matters(metadata.labels?.[LABEL_SOURCE_CLUSTER])) return true
@@ -176,8 +187,9 @@ export class TrafficReader {
     const listed = (): SharesWorld['clusters'] =>
       new Map(clusters.list().map((cluster) => [cluster.metadata.name, cluster]))
     const before = this.#traffic?.world
+    const withoutEgress = this.#withoutEgress(self, before?.withoutEgress)
     if (!this.#allChanged && this.#concerned.size === 0 && before !== undefined) {
-      if (this.#clusters.size > 0) return { ...before, reachable, clusters: listed() }
+      if (this.#clusters.size > 0) return { ...before, reachable, withoutEgress, clusters: listed() }
       return before.reachable === reachable ? before : { ...before, reachable }
     }
     const policies = new TrafficPolicies({
@@ -187,10 +199,23 @@ export class TrafficReader {
     })
     this.#good = policies.good
     return {
-      ...{ self, reachable, policies },
+      ...{ self, reachable, policies, withoutEgress },
       clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
       clusters: listed(),
     }
+  }
+
+  /**
+   * Marks the clusters that egress rules shut or open. Labels of clusters matter too, because the rules
+   * select by them.
+   */
+  #withoutEgress(self: string, before: SharesWorld['withoutEgress'] = new Set()): SharesWorld['withoutEgress'] {
+    if (!this.#egressChanged && !this.#allChanged && this.#clusters.size === 0) return before
+    const { access, clusters } = this.#caches
+    const now = clustersWithoutEgress(access.clusterPolicies.list(), clusters.list(), self)
+    const changed = [...before, ...now].filter((id) => before.has(id) !== now.has(id))
+    for (const id of changed) this.#clusters.set(id, true)
+    return changed.length === 0 ? before : now
   }
 }
 
@@ -207,14 +232,29 @@ class PolicyTraffic implements Traffic {
     const shares = sharesOfService(service, slices, this.world)
     if (shares === undefined) return undefined
     const affinitySeconds = shares.policy?.spec.sessionAffinity?.clientIP.timeoutSeconds
-    const ended = endedClusters(shares, slices, this.world)
+    const ended = new Set([shares, ...shares.ports].flatMap((plan) => [...endedClusters(plan, slices, this.world)]))
     return {
       clusterShares: new Map(shares.shares.map(({ cluster, share }) => [cluster, share])),
+      ...(shares.ports.length === 0 ? {} : { portShares: portShares(shares) }),
       ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
       ...(shares.policy?.spec.passiveHealth === undefined ? {} : { passiveHealth: true }),
       ...(ended.size === 0 ? {} : { ended }),
     }
   }
+}
+
+/** Each with all clusters of the service, so that a cluster has the same part of the table in all of its ports. */
+function portShares({ shares, ports }: ServiceShares): ReadonlyMap<string, ClusterShares> {
+  const among = (plan: SharesPlan): ClusterShares => {
+    const given = new Map(plan.shares.map(({ cluster, share }) => [cluster, share]))
+    return new Map(shares.map(({ cluster }) => [cluster, given.get(cluster) ?? 0]))
+  }
+  return new Map(
+    ports.flatMap((plan) => {
+      const divided = among(plan)
+      return plan.of.map((port) => [portId(port), divided] as const)
+    }),
+  )
 }
 
 function isOrWasDrained(change: ObjectChange<Cluster>): boolean {

@@ -65,6 +65,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     GatewayDraining: '',
     RoundFailed: '',
     RouteAgentMissing: '',
+    NodeWithoutRouteAgent: '',
     NodeNotReady: '',
     GatewayWithoutIPv4: '',
   }),

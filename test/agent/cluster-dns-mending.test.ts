@@ -131,7 +131,6 @@ t.test(
 
 t.test('what it may not write is told within a minute, and nothing is written', async (t) => {
   const rows: [string, (maps: FakeMaps) => void, RegExp][] = [
-    ['gone', () => undefined, /it does not exist/],
     ['no key', (maps) => maps.put('coredns', { x: '' }), /it has no key Corefile/],
     ['broken', (maps) => maps.put('coredns', { Corefile: '.:53 {\n' }), /cannot be read: line 1/],
     ['taken', (maps) => maps.put('coredns', { Corefile: SUBMARINER }), /something else answers clusterset.local/],
@@ -153,6 +152,23 @@ t.test('what it may not write is told within a minute, and nothing is written', 
     t.match(said(), why, title)
     t.equal(maps.writes, 0, title)
   }
+})
+
+t.test('a Corefile that was removed with its ConfigMap is no loss while the DNS answers', async (t) => {
+  const { dns, pass, said, run } = await start(t, { maps: [COREDNS] })
+  run()
+  await pass(50)
+  t.match(said(), /^True Answers .* but ConfigMap kube-system\/coredns no longer forwards .* it does not exist/)
+  dns.answers = false
+  await pass(60)
+  t.match(said(), /^False ClusterDnsNotMended ConfigMap kube-system\/coredns no longer forwards .* it does not exist/)
+})
+
+t.test('additions that were removed with their ConfigMap are a loss', async (t) => {
+  const { pass, said, run } = await start(t, { maps: [ADDITION] })
+  run()
+  await pass(50)
+  t.match(said(), /^False ClusterDnsNotMended ConfigMap kube-system\/coredns-custom no longer forwards/)
 })
 
 t.test('a server that does not answer, and a write that came too late, are no loss', async (t) => {

@@ -5,6 +5,7 @@ import {
   type TrafficObjects,
   invalidPolicies,
   policyText,
+  serviceText,
   shareText,
   trafficRows,
 } from '../../cli/status/traffic/plan-traffic.ts'
@@ -22,6 +23,7 @@ import { TrafficPolicies } from '../../model/services/traffic-policies.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
+import { clusterAccessPolicy } from '../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
 import { importObject, sliceObject } from '../support/objects/service-objects.ts'
 import { runCli, startCli } from './run-cli.ts'
@@ -97,6 +99,7 @@ function world(change: Partial<TrafficObjects> = {}): TrafficObjects {
     nodes: [],
     policies: [],
     clusterPolicies: [],
+    accessPolicies: [],
     ...change,
   }
 }
@@ -180,6 +183,7 @@ t.test('nothing is counted for a service that no rule concerns', async (t) => {
       ...{ self: 'milano', clusterset: 'demo', reachable: undefined },
       clusters: new Map(CLUSTERS.map((one) => [one.spec.id, withDrain(one, one.spec.id === drained)])),
       policies: new TrafficPolicies({ policies: [], clusterPolicies: [] }),
+      withoutEgress: new Set(),
     })
     return [shares !== undefined, reads]
   }
@@ -187,6 +191,34 @@ t.test('nothing is counted for a service that no rule concerns', async (t) => {
   t.strictSame(planned('paris', false), [false, 1], 'a cluster is drained, and does not export it')
   t.strictSame(planned('oslo', false), [true, 1], 'its cluster is drained')
   t.strictSame(planned(undefined, true), [true, 1], 'the service is drained there')
+})
+
+t.test('ports have rows of their own where their shares differ, and what egress rules shut has none', async (t) => {
+  const http = { name: 'http', protocol: 'TCP', port: 80 } as const
+  const unnamed = { protocol: 'UDP', port: 53 } as const
+  const service = imported('web')
+  const imports = [{ ...service, spec: { ...service.spec, ports: [http, unnamed] } }]
+  const of = (cluster: string, ports: NonNullable<EndpointSlice['ports']>) => ({ ...slice('web', cluster, 1), ports })
+  const slices = [of('milano', [http]), of('oslo', [http, unnamed]), of('paris', [http, unnamed])]
+  const policies = [policy('near', { order: [{ local: {} }, { any: {} }] })]
+  const shown = (change: Partial<TrafficObjects>): string[] =>
+    trafficRows(world({ imports, slices, policies, ...change }), () => true).map(
+      (row) => `${serviceText(row)} ${row.cluster} ${shareText(row.share)} ${row.reason}`,
+    )
+  t.same(shown({}), [
+    'shop/web milano 100 % ByReadyEndpoints',
+    'shop/web oslo 0 % TierIdle',
+    'shop/web paris 0 % TierIdle',
+    'shop/web:UDP 53 oslo 50 % Spilled',
+    'shop/web:UDP 53 paris 50 % Spilled',
+  ])
+  const egress = [{ clusters: ['paris'] }]
+  const accessPolicies = [{ ...clusterAccessPolicy('allow'), spec: { default: 'allow' as const, egress } }]
+  t.same(shown({ policies: [], slices: slices.map((one) => ({ ...one, ports: [http, unnamed] })), accessPolicies }), [
+    'shop/web milano 50 % ByReadyEndpoints',
+    'shop/web oslo 0 % CallsNotAllowed',
+    'shop/web paris 50 % ByReadyEndpoints',
+  ])
 })
 
 function withDrain(object: Cluster, drained: boolean): Cluster {
@@ -207,6 +239,7 @@ t.test('any world: shares are whole, and those that balancing follows', async ()
         ...{ self: 'milano', clusterset: 'demo', reachable: new Set(['milano', ...up]) },
         clusters: new Map(CLUSTERS.map((one) => [one.spec.id, one])),
         policies: new TrafficPolicies({ policies, clusterPolicies: [] }),
+        withoutEgress: new Set(),
       })
       const isSame = shares === undefined || shares.shares.every(({ share }, i) => rows[i]?.share === share)
       return rows.length === 3 && (sum === 10_000 || sum === 0) && isSame

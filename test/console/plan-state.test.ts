@@ -170,7 +170,11 @@ for (const [what, text] of Object.entries(HOSTILE)) {
       },
       input: {
         denied: { t: 'known', at: text, value: [{ ...DENIED, reason: text, to: { address: text, pod: text } }] },
-        shares: { t: 'known', at: text, value: { slices: [{}] as never, policies: [], clusterPolicies: [] } },
+        shares: {
+          t: 'known',
+          at: text,
+          value: { slices: [{}] as never, policies: [], clusterPolicies: [], accessPolicies: [] },
+        },
         flags: `--context ${text}`,
       },
     })

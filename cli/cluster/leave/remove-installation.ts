@@ -12,9 +12,15 @@ import {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
+  CHOSEN_BY_JOIN,
   LABEL_GATEWAY,
 } from '../../../model/lanes/lanes.ts'
-import { APP_MANAGED_BY_SEALANE, type ClusterProperty, LABEL_APP_MANAGED_BY } from '../../../model/model.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  type ClusterProperty,
+  LABEL_APP_MANAGED_BY,
+  LABEL_VIRTUAL_NODE,
+} from '../../../model/model.ts'
 import { ownProperties } from '../../../model/services/services.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError } from '../../../runtime/runtime.ts'
@@ -63,8 +69,15 @@ export async function removeInstallation(
     const none = { labels: { [LABEL_GATEWAY]: null }, annotations }
     await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
   }
+  for (const node of await admin.list('v1', 'Node', { labelSelector: VIRTUAL_BY_JOIN }, signal)) {
+    const none = { labels: { [LABEL_VIRTUAL_NODE]: null } }
+    await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
+  }
   await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
 }
+
+/** Selects the nodes that a join labelled. A user's label has another value, and stays. */
+const VIRTUAL_BY_JOIN = `${LABEL_VIRTUAL_NODE}=${CHOSEN_BY_JOIN}`
 
 /** Removes what was stated about calls to a gateway. */
 const NO_CALLS = {

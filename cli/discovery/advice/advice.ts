@@ -84,8 +84,8 @@ const MACHINES: Readonly<
   },
   'unlabelled-virtual-nodes': {
     about: 'Virtual nodes without a label',
-    kind: 'instruction',
-    text: `No node affinity can tell these nodes from machines: a routeagent pod waits on each of them. Label them: kubectl label node NODE ${LABEL_VIRTUAL_NODE}=true`,
+    kind: 'action',
+    text: `No node affinity can tell these nodes from machines, so join labels them ${LABEL_VIRTUAL_NODE}=join. Where GitOps or Helm installs Sealane, label them: kubectl label node NODE ${LABEL_VIRTUAL_NODE}=true`,
   },
   'windows-nodes': {
     about: 'Windows',

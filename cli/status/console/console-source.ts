@@ -220,13 +220,19 @@ async function sharesOf(
 async function sharesObjects(opened: OpenedMember, signal: AbortSignal): Promise<SharesFacts> {
   if (opened.t === 'site') {
     const { api } = opened
-    const [slices, policies, clusterPolicies] = [
+    const [slices, policies, clusterPolicies, accessPolicies] = [
       api.cache('EndpointSlice'),
       api.cache('TrafficPolicy'),
       api.cache('ClusterTrafficPolicy'),
+      api.cache('ClusterAccessPolicy'),
     ]
-    await Promise.all([slices, policies, clusterPolicies].map((cache) => cache.whenSynced(signal)))
-    return { slices: slices.list(), policies: policies.list(), clusterPolicies: clusterPolicies.list() }
+    await Promise.all([slices, policies, clusterPolicies, accessPolicies].map((cache) => cache.whenSynced(signal)))
+    return {
+      slices: slices.list(),
+      policies: policies.list(),
+      clusterPolicies: clusterPolicies.list(),
+      accessPolicies: accessPolicies.list(),
+    }
   }
   const list = (kind: keyof typeof KIND_PLACES, labelSelector?: string): Promise<readonly object[]> => {
     const { apiVersion } = KIND_PLACES[kind]
@@ -234,11 +240,12 @@ async function sharesObjects(opened: OpenedMember, signal: AbortSignal): Promise
     const scope = labelSelector === undefined ? {} : { labelSelector }
     return opened.dynamic.listPicked({ apiVersion, kind, ...scope }, pick, signal)
   }
-  const [slices, policies, clusterPolicies] = await Promise.all([
+  const [slices, policies, clusterPolicies, accessPolicies] = await Promise.all([
     list('EndpointSlice', LABEL_SOURCE_CLUSTER),
     list('TrafficPolicy'),
     list('ClusterTrafficPolicy'),
+    list('ClusterAccessPolicy'),
   ])
   // Each is checked where it is used.
-  return { slices, policies, clusterPolicies } as SharesFacts
+  return { slices, policies, clusterPolicies, accessPolicies } as SharesFacts
 }

@@ -28,11 +28,17 @@ export interface TrafficObjects extends SharesObjects {
 export interface TrafficRow extends ClusterShare {
   readonly namespace: string
   readonly name: string
+  /** The ports that the row is about, where their shares are others than those of the service. Absent: all others. */
+  readonly ports?: readonly string[]
   /** The policy that counts. Absent: none does. */
   readonly policy?: { readonly kind: AnyTrafficPolicy['kind']; readonly name: string }
 }
 
-/** One row for each cluster of each service, or of those that `isWanted` chooses, by namespace, name and cluster. */
+/**
+ * One row for each cluster of each service, or of those that `isWanted` chooses, by namespace, name and cluster.
+ * Ports with
+ * other shares follow, with rows of their own.
+ */
 export function trafficRows(
   objects: TrafficObjects,
   isWanted: (namespace: string, name: string) => boolean,
@@ -45,10 +51,30 @@ export function trafficRows(
     .sort((a, b) => (key(a) < key(b) ? -1 : 1))
     .flatMap((service) => {
       const { namespace = '', name } = service.metadata
-      const { shares, policy } = statedShares(service, slices.get(key(service)) ?? [], world)
+      const { shares, ports, policy } = statedShares(service, slices.get(key(service)) ?? [], world)
       const by = policy === undefined ? {} : { policy: { kind: policy.kind, name: policy.metadata.name } }
-      return shares.map((share) => ({ namespace, name, ...share, ...by }))
+      return [
+        ...shares.map((share) => ({ namespace, name, ...share, ...by })),
+        ...ports.flatMap((plan) => {
+          const of = plan.of.map(portText)
+          return plan.shares.map((share) => ({ namespace, name, ports: of, ...share, ...by }))
+        }),
+      ]
     })
+}
+
+/** The name, which people choose; a port without one by its number. */
+function portText({ name, protocol, port }: ServiceImport['spec']['ports'][number]): string {
+  return name ?? `${protocol} ${port}`
+}
+
+const MOST_PORTS = 3
+
+/** `shop/web`, or `shop/web:grpc` for rows of single ports. */
+export function serviceText({ namespace, name, ports }: TrafficRow): string {
+  if (ports === undefined) return `${namespace}/${name}`
+  const more = ports.length > MOST_PORTS ? ` and ${ports.length - MOST_PORTS} more` : ''
+  return `${namespace}/${name}:${ports.slice(0, MOST_PORTS).join(',')}${more}`
 }
 
 function slicesByService(slices: readonly EndpointSlice[]): ReadonlyMap<ServiceKey, readonly EndpointSlice[]> {

@@ -249,6 +249,7 @@ function reported(rules: Rules, change: Partial<ReportedWorld>): string[] {
   const reports = reportShares({
     ...{ self: 'milano', clusterset: 'test', clusters: new Map(), reachable: undefined, imports: [], slices: [] },
     policies: new TrafficPolicies({ policies: [], clusterPolicies }),
+    withoutEgress: new Set(),
     ...change,
   })
   return [...reports.values()].flatMap(({ services = [], servicesLeftOut }) => [

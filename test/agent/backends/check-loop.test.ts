@@ -85,32 +85,45 @@ function slice(addresses: readonly string[], check: string | undefined = 'tcp', 
   return sliceObject({ name, labels: { 'kubernetes.io/service-name': 'web' }, ...annotations }, parts)
 }
 
-t.test(
-  'a backend that dies is not ready within fall times the interval, and ready again with one success',
-  async (t) => {
-    const bench = new Bench(t)
-    bench.api.put(slice(['10.42.0.1', '10.42.0.2']))
-    bench.start()
-    await bench.clock.advance(2100)
-    t.equal(bench.shown(), '10.42.0.1 10.42.0.2')
-    t.equal(bench.health(), '10.42.0.1 up, 10.42.0.2 up')
-    t.equal(await bench.gauge('up'), 2)
-    bench.answers.set('10.42.0.2', 'down')
-    await bench.clock.advance(1900)
-    t.equal(bench.shown(), '10.42.0.1 10.42.0.2', 'one failure is not enough')
-    await bench.clock.advance(2200)
-    t.equal(bench.shown(), '10.42.0.1 !10.42.0.2')
-    t.equal(await bench.gauge('down'), 1)
-    t.match(bench.logger.lines, [{ message: 'a backend is down' }], 'one line')
-    const writes = bench.api.writes.length
-    await bench.clock.advance(60_000)
-    t.equal(bench.api.writes.length, writes, 'a state that stays is not written again')
-    bench.answers.set('10.42.0.2', 'up')
-    await bench.clock.advance(2100)
-    t.equal(bench.shown(), '10.42.0.1 10.42.0.2')
-    t.match(bench.logger.lines.at(-1), { message: 'a backend is up again' })
-  },
-)
+t.test('a backend that dies is not ready within its interval, and ready again with one success', async (t) => {
+  const bench = new Bench(t)
+  bench.api.put(slice(['10.42.0.1', '10.42.0.2']))
+  bench.start()
+  await bench.clock.advance(2100)
+  t.equal(bench.shown(), '10.42.0.1 10.42.0.2')
+  t.equal(bench.health(), '10.42.0.1 up, 10.42.0.2 up')
+  t.equal(await bench.gauge('up'), 2)
+  bench.answers.set('10.42.0.2', 'down')
+  const asked = (): number => bench.asked.filter((one) => one === '10.42.0.2:8080').length
+  const before = asked()
+  for (let ms = 0; ms < 2000 && asked() === before; ms += 20) await bench.clock.advance(20)
+  await bench.clock.advance(100)
+  t.equal(bench.shown(), '10.42.0.1 10.42.0.2', 'one failure is not enough')
+  await bench.clock.advance(200)
+  t.equal(asked() - before, 2, 'the first failure is confirmed at once')
+  t.equal(bench.shown(), '10.42.0.1 !10.42.0.2')
+  t.equal(await bench.gauge('down'), 1)
+  t.match(bench.logger.lines, [{ message: 'a backend is down' }], 'one line')
+  const writes = bench.api.writes.length
+  await bench.clock.advance(60_000)
+  t.equal(bench.api.writes.length, writes, 'a state that stays is not written again')
+  bench.answers.set('10.42.0.2', 'up')
+  await bench.clock.advance(2100)
+  t.equal(bench.shown(), '10.42.0.1 10.42.0.2')
+  t.match(bench.logger.lines.at(-1), { message: 'a backend is up again' })
+})
+
+t.test('one early check only: more failures take an interval each', async (t) => {
+  const bench = new Bench(t)
+  bench.api.put(slice(['10.42.0.2'], 'tcp fall=4'))
+  bench.start()
+  await bench.clock.advance(2100)
+  bench.answers.set('10.42.0.2', 'down')
+  await bench.clock.advance(4200)
+  t.equal(bench.shown(), '10.42.0.2')
+  await bench.clock.advance(2300)
+  t.equal(bench.shown(), '!10.42.0.2')
+})
 
 t.test('a restart keeps what is known: no state changes before new results', async (t) => {
   const bench = new Bench(t)

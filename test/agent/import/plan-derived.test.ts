@@ -82,6 +82,7 @@ function world(change: Partial<DerivedWorld> & { readonly policy?: TrafficPolicy
       clusters: new Map(MEMBERS),
       reachable: undefined,
       policies: new TrafficPolicies({ policies, clusterPolicies: [] }),
+      withoutEgress: new Set(),
     },
     ...rest,
   }
@@ -484,3 +485,27 @@ t.test('any world: no user loses anything, each name has one owner, and a second
 function pick({ imports, namespaces }: DerivedWorld): Pick<DerivedWorld, 'imports' | 'namespaces'> {
   return { imports, namespaces }
 }
+
+t.test('a slice is copied with the ports in whose calls its cluster has a share', async (t) => {
+  const http = { name: 'http', protocol: 'TCP', port: 80 } as const
+  const grpc = { name: 'grpc', protocol: 'TCP', port: 90 } as const
+  const of = (cluster: string, address: string, ports: NonNullable<EndpointSlice['ports']>): EndpointSlice => ({
+    ...sliceFrom(cluster, 'web', [up(address)]),
+    ports,
+  })
+  const both = [http, grpc]
+  const given = [of('milano', '10.1.0.5', [http]), of('paris', '10.2.0.5', both), of('tokyo', '10.3.0.5', both)]
+  const imports = [imported({ asks: 'web-clusterset', spec: { ports: both } })]
+  const memory: DerivedMemory = new KeyedMemo()
+  const planned = (order: NonNullable<TrafficPolicy['spec']['order']>): DerivedPlan =>
+    planDerived(world({ imports, slices: given, policy: { order, whenNoneReady: 'refuse' } }), memory)
+  const ports = (plan: DerivedPlan): string[] =>
+    slices(plan).map((one) => `${one.endpoints?.[0]?.addresses[0]} ${one.ports?.map(({ name }) => name).join()}`)
+  const milano = [{ clusters: ['milano'] }, { clusters: ['paris'] }]
+  const first = planned(milano)
+  t.same(ports(first), ['10.1.0.5 http', '10.2.0.5 grpc'])
+  t.same(said(first), ['web True/DerivedServiceReady: Service shop/web-clusterset; without endpoints of tokyo'])
+  t.equal(slices(planned(milano))[1], slices(first)[1], 'the same object while nothing changes')
+  t.same(ports(planned([{ clusters: ['paris'] }])), ['10.2.0.5 http,grpc'])
+  t.same(ports(planned([{ clusters: ['milano'] }])), ['10.1.0.5 http'], 'grpc is refused')
+})

@@ -3,6 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { applyClusterDns, readClusterDns } from '../../../cli/cluster-dns/apply-cluster-dns.ts'
 import { parseCorefile } from '../../../model/cluster-dns/parse-corefile.ts'
+import { findDnsCaches } from '../../../cli/cluster-dns/dns-caches.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsPlan,
@@ -171,15 +172,27 @@ t.test('what cannot be changed is a problem of its own, and the rest is done', a
   }
 })
 
-t.test('a cache that something else has, or whose Corefile is broken, stops the whole plan', async (t) => {
+t.test('a cache in which something else answers the zone stops the whole plan', async (t) => {
   const main = configMap('coredns', { Corefile: K3S })
-  for (const [corefile, reason] of [
-    [SUBMARINER, 'ClusterDnsTaken'],
-    ['.:53 {\n errors\n', 'ClusterDnsUnreadable'],
-    ['example.org {\n}\n', 'ClusterDnsUnreadable'],
-  ] as const) {
-    const plan = planClusterDns('k3s', [main, ...nodeLocal({ corefile })], OPTIONS)
-    t.same([reasons(plan), plan.changes], [[reason], []], corefile)
+  const plan = planClusterDns('k3s', [main, ...nodeLocal({ corefile: SUBMARINER })], OPTIONS)
+  t.same([reasons(plan), plan.changes], [['ClusterDnsTaken'], []])
+})
+
+t.test('a cache whose Corefile cannot be read does not keep the rest from being done', async (t) => {
+  const main = configMap('coredns', { Corefile: K3S })
+  const [, map] = nodeLocal({ corefile: 'example.org {\n}\n' })
+  const rows: readonly (readonly DnsObject[])[] = [
+    ...['.:53 {\n errors\n', 'example.org {\n}\n', '.:53 {\n import /etc/base\n}\n'].map((corefile) =>
+      nodeLocal({ corefile }),
+    ),
+    [map!],
+    nodeLocal({ name: 'ndc', keys: { other: 'text' } }),
+  ]
+  for (const cache of rows) {
+    const plan = planClusterDns('k3s', [main, ...cache], OPTIONS)
+    t.same(reasons(plan), ['DnsCacheUnreadable'])
+    t.match(plan.problems, [{ kind: 'cache', message: /^DaemonSet kube-system\/\S+ is a cache .*: / }])
+    t.same(changed(plan), ['ConfigMap kube-system/coredns-custom'])
   }
 })
 
@@ -229,6 +242,48 @@ t.test('a cache that imports additions gets an addition, and never two blocks', 
   t.same(sorted(apply(after, planClusterDnsRemoval('k3s', after))), sorted(present))
   const shared = planClusterDns('k3s', [main, ...cacheOf('coredns-custom')], OPTIONS)
   t.same(changed(shared), ['ConfigMap kube-system/coredns-custom'], 'the cluster’s own additions are the cache’s too')
+})
+
+t.test('a CoreDNS on the network of the nodes with an address that no node has is a cache', async (t) => {
+  const main = configMap('coredns', { Corefile: KUBEADM })
+  const volumes = [{ name: 'config-volume', configMap: { name: 'dummy' } }]
+  const container = {
+    image: 'corp/coredns:1.12',
+    args: ['-conf', '/etc/coredns/Corefile'],
+    volumeMounts: [{ name: 'config-volume', mountPath: '/etc/coredns' }],
+  }
+  const at = (hostNetwork: boolean, labels: Readonly<Record<string, string>> = { app: 'dummy' }): DnsObject => {
+    const base = daemonSet('dummy', container, { volumes, labels: labels as { 'k8s-app': string } })
+    const { template } = base.spec as { template: { spec: object } }
+    return { ...base, spec: { template: { ...template, spec: { ...template.spec, hostNetwork } } } }
+  }
+  const map = (bind: string): DnsObject =>
+    configMap('dummy', { Corefile: `.:53 {\n    bind ${bind}\n    forward . 10.43.0.10\n}\n` })
+  const node: DnsObject = {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name: 'edge1' },
+    status: { addresses: [{ type: 'InternalIP', address: '198.18.0.53' }] },
+  }
+  const dummy = 'ConfigMap kube-system/dummy'
+  const rows: readonly (readonly [string, readonly DnsObject[], boolean])[] = [
+    ['a dummy device', [at(true), map('198.18.0.53')], true],
+    ['the address of a node', [at(true), map('198.18.0.53'), node], false],
+    ['loopback', [at(true), map('127.0.0.1 ::1')], false],
+    ['a device by name', [at(true), map('eth0')], false],
+    ['not on the network of the node', [at(false), map('198.18.0.53')], false],
+    ["the cluster's own", [at(true, { 'k8s-app': 'kube-dns' }), map('198.18.0.53')], false],
+  ]
+  for (const [title, objects, isCache] of rows) {
+    const found = findDnsCaches([main, ...objects])
+    t.equal(found.length, isCache ? 1 : 0, title)
+  }
+  const plan = planClusterDns('coredns', [main, at(true), map('198.18.0.53')], OPTIONS)
+  t.same(changed(plan), ['ConfigMap kube-system/coredns', dummy].sort())
+  t.match(
+    plan.changes.map(({ after }) => after?.data?.['Corefile'] ?? '').join(''),
+    /    bind 198\.18\.0\.53\n    errors/,
+  )
 })
 
 t.test('what is no cache is left alone', async (t) => {

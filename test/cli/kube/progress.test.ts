@@ -1,7 +1,8 @@
 /** The progress of a join, read from objects. */
 import t from 'tap'
 import { joinedOthers, laneStates, lanesProgress } from '../../../cli/cluster/watch-join.ts'
-import { isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
+import { RolloutRoom } from '../../../cli/installation/rollout-room.ts'
+import { type HeldRollout, isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
 import type { Cluster, ConnectionCause, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
@@ -231,6 +232,36 @@ interface DaemonPod {
   readonly pending?: boolean
 }
 
+t.test('nodes that are down do not hold the others: maxUnavailable grows for the roll-out alone', async (t) => {
+  const daemonSet = (max: number | string, labels: Readonly<Record<string, string>> = {}) => ({
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: { name: 'sealane-gateway', namespace: NAMESPACE, labels },
+    spec: { updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: max } } },
+  })
+  const maxOf = async (admin: MemoryAdmin) => {
+    const [object] = await admin.list('apps/v1', 'DaemonSet', {})
+    return (object as unknown as ReturnType<typeof daemonSet>).spec.updateStrategy.rollingUpdate.maxUnavailable
+  }
+  const rows = [
+    { object: daemonSet(1), wanted: 3, away: 1, max: 2 },
+    { object: daemonSet(1), wanted: 3, away: 2, max: 3 },
+    { object: daemonSet('10%'), wanted: 21, away: 2, max: 5 },
+    { object: daemonSet('10%', { 'argocd.argoproj.io/instance': 'x' }), wanted: 21, away: 2, max: '10%' },
+  ]
+  for (const { object, max, ...held } of rows) {
+    const admin = new MemoryAdmin([object])
+    const room = new RolloutRoom(admin)
+    await room.make([{ ...held, object }], signal)
+    t.equal(await maxOf(admin), max)
+    const [now] = await admin.list('apps/v1', 'DaemonSet', {})
+    await room.make([{ ...held, object: now ?? object }], signal)
+    t.equal(await maxOf(admin), max, 'it is not raised twice')
+    t.strictSame(await room.restore(signal), [])
+    t.equal(await maxOf(admin), object.spec.updateStrategy.rollingUpdate.maxUnavailable)
+  }
+})
+
 t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
   const owner = { kind: 'DaemonSet', name: 'sealane-gateway' }
   const revision = (name: string, number: number, hash: string) => ({
@@ -254,11 +285,12 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
     spec: pending ? { affinity: affinity(on) } : { nodeName: on },
     status: { conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }] },
   })
+  const heldText = ({ wanted, away }: HeldRollout): string => `held by ${away} of ${wanted}`
   const look = async (...pods: DaemonPod[]): Promise<string> => {
     const ready = pods.filter((one) => one.ready !== false).length
     const updated = pods.filter(({ hash = 'new' }) => hash === 'new').length
     const status = { desiredNumberScheduled: 3, numberReady: ready, updatedNumberScheduled: updated }
-    const { missing, leftOut } = await rolloutProgress(
+    const { missing, leftOut, held } = await rolloutProgress(
       new MemoryAdmin([
         ...[node('w1', 'True'), node('w2', 'True'), node('w3', 'Unknown'), node('w4', 'False')],
         node('w5', 'False'),
@@ -271,15 +303,19 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
       NAMESPACE,
       signal,
     )
-    return [missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`, ...leftOut].join('; ')
+    return [
+      missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`,
+      ...leftOut,
+      ...held.map(heldText),
+    ].join('; ')
   }
   const dead: DaemonPod = { on: 'w3', ready: false }
   t.equal(await look({ on: 'w1' }, { on: 'w2' }, dead), 'done; node w3 is not ready')
   t.equal(await look({ on: 'w1' }, { on: 'w2' }, { ...dead, pending: true }), 'done; node w3 is not ready')
-  t.equal(await look({ on: 'w1' }, dead), 'gateway: gateway 1 of 2 ready; node w3 is not ready')
+  t.equal(await look({ on: 'w1' }, dead), 'gateway: gateway 1 of 2 ready; node w3 is not ready; held by 1 of 3')
   t.equal(
     await look({ on: 'w1' }, { on: 'w2', hash: 'old' }, dead),
-    'gateway: gateway 1 of 2 ready; node w3 is not ready',
+    'gateway: gateway 1 of 2 ready; node w3 is not ready; held by 1 of 3',
     'a new pod on the dead node does not count for an old one elsewhere',
   )
   t.equal(
@@ -288,7 +324,7 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
   )
   t.equal(
     await look(dead, { on: 'w4', ready: false }, { on: 'w5', ready: false }),
-    'gateway: gateway 0 of 1 ready; node w3 is not ready; node w4 is not ready; node w5 is not ready',
+    'gateway: gateway 0 of 1 ready; node w3 is not ready; node w4 is not ready; node w5 is not ready; held by 3 of 3',
     'what runs nowhere is not done',
   )
   t.equal(
@@ -360,9 +396,14 @@ t.test('parts in one order, with the trouble of the first', async (t) => {
   t.strictSame(await look(0, 0), {
     missing: { what: 'agent, gateway, dns', why: 'agent 0 of 1 ready' },
     leftOut: [],
+    held: [],
   })
-  t.strictSame(await look(1, 1), { missing: { what: 'gateway', why: 'gateway 0 of 1 ready' }, leftOut: [] })
-  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), { missing: undefined, leftOut: [] })
+  t.strictSame(await look(1, 1), { missing: { what: 'gateway', why: 'gateway 0 of 1 ready' }, leftOut: [], held: [] })
+  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), {
+    missing: undefined,
+    leftOut: [],
+    held: [],
+  })
 })
 
 t.test('a Deployment is not held up by a pod on a node that is not ready', async (t) => {

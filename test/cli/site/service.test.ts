@@ -166,6 +166,10 @@ t.test('mistakes: exit code 2, the option, the value and what was expected; noth
       /--backend 10.99.0.1: expected an address in the podCIDRs of this site \(10\.42\.0\.0\/16\)/,
     ],
     ['add web --port 80 --backend 10.42.1.1,10.42.1.1', /--backend 10.42.1.1: expected each backend once/],
+    ['add web --port 80 --backend 10.42.1.1,10.42.1.1:80', /--backend 10.42.1.1:80: expected each backend once/],
+    ['add web --port 80:8080 --backend 10.42.1.1:8080,10.42.1.1', /--backend 10.42.1.1: expected each backend once/],
+    ['add web --port 80 --backend 10.42.0.0', /--backend 10.42.0.0: .*, got the network address of 10.42.0.0\/16/],
+    ['add web --port 80 --backend 10.42.255.255', /got the broadcast address of 10.42.0.0\/16/],
     ['add web --port a:80 --port b:81 --backend 10.42.1.1:90', /expected an address without a port/],
     ['add web --port 80 --backend 10.42.1.1 --check icmp', /--check "icmp": expected tcp/],
     ['add web --port 80 --backend 10.42.1.1 --check http:healthz', /--check "http:healthz": expected tcp/],
@@ -230,6 +234,10 @@ addressType: IPv4
   )
   const { stderr } = await service('list')
   t.match(stderr, /bad\.yaml:7:\d+: metadata\.annotations\.sealane\.io\/check: expected tcp, .*, got "ping"/)
+})
+
+t.test('blanks around the commas of backends are left out', async (t) => {
+  t.strictSame(parseBackends('10.42.1.1, 10.42.1.2:80 '), parseBackends('10.42.1.1,10.42.1.2:80'))
 })
 
 t.test('no text makes the parsers fail otherwise, and a plan has each backend once', async () => {

@@ -38,5 +38,5 @@ export function withSilent(found: ConsoleFacts, kinds: readonly FactKind[], take
 /** The slices of the facts as balancing reads them, with addresses. */
 export function sharesFrom(init: HealthyInit = {}, more: Partial<SharesFacts> = {}): ConsoleFacts['shares'] {
   const slices = (brokenMember(() => undefined, init).EndpointSlice ?? []) as SharesFacts['slices']
-  return { t: 'known', at: NOW, value: { slices, policies: [], clusterPolicies: [], ...more } }
+  return { t: 'known', at: NOW, value: { slices, policies: [], clusterPolicies: [], accessPolicies: [], ...more } }
 }

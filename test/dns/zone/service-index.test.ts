@@ -5,7 +5,7 @@ import { formatAnswer } from '../../../dns/zone/zone-text.ts'
 import { TYPE_A, TYPE_SRV } from '../../../dns/message/wire.ts'
 import { parseDnsName } from '../../../model/dns-name.ts'
 import { serviceKey } from '../../../model/ids.ts'
-import type { TrafficPolicy } from '../../../model/objects.ts'
+import type { EndpointSlice, TrafficPolicy } from '../../../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
@@ -280,4 +280,56 @@ t.test('answers about a headless service follow a policy that says so', async (t
   t.equal(addresses(index, 'db'), '', 'and the other has seen a later one')
   api.drop('TrafficPolicy', 'p', 'shop')
   t.equal(addresses(index, 'db'), all, 'without a policy')
+})
+
+t.test('answers that follow a policy are planned for each family, and SRV records for each port', async (t) => {
+  const api = workedExamples()
+  const index = await syncedIndex(api)
+  for (const kind of ['TrafficPolicy', 'ClusterTrafficPolicy', 'ClusterAccessPolicy', 'Cluster'] as const)
+    await api.cache(kind).whenSynced(AbortSignal.timeout(5000))
+  const [pg, admin] = (['pg', 'admin'] as const).map((name, i) => ({ name, protocol: 'TCP' as const, port: 5432 + i }))
+  const of = (cluster: string, address: string, ports: EndpointSlice['ports'], six = false): EndpointSlice => {
+    const made = slice('twin', cluster, [{ addresses: [address], hostname: 'h' }])
+    const name = `${made.metadata.name}-${six ? 6 : 4}`
+    return { ...made, metadata: { ...made.metadata, name }, addressType: six ? 'IPv6' : 'IPv4', ports: ports ?? [] }
+  }
+  api.put(headless('twin', [pg!, admin!]))
+  api.put(of('east', '10.1.0.1', [pg!]))
+  api.put(of('west', '10.2.0.1', [pg!, admin!]))
+  api.put(of('west', 'fd00:2::1', [pg!, admin!], true))
+  const put = (spec: TrafficPolicy['spec']): void =>
+    api.put({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'TrafficPolicy',
+      metadata: { namespace: 'shop', name: 'p', uid: 'p' },
+      spec: { targetRefs: [{ name: 'twin' }], headless: 'follow', ...spec },
+    })
+  const targets = (port: string): readonly string[] => {
+    const name = parseDnsName(`_${port}._tcp.twin.shop.svc.clusterset.local.`)
+    if (name.kind === 'malformed' || name.kind === 'notOurs') throw new Error(name.kind)
+    const found = answer(index, { name, type: TYPE_SRV }, 0)
+    return found.kind === 'answer' ? found.records.flatMap((one) => (one.type === 'SRV' ? [one.target] : [])) : []
+  }
+  const [east, west] = ['east', 'west'].map((id) => `h.${id}.twin.shop.svc.clusterset.local.`)
+  put({ order: [{ clusters: ['east'] }, { any: {} }] })
+  const twin = (): readonly (readonly string[] | undefined)[] => {
+    const found = index.service('shop', 'twin')
+    return [found?.a, found?.aaaa]
+  }
+  t.same(twin(), [['10.1.0.1'], ['fd00:2::1']], 'the first tier has no IPv6: its next one answers')
+  t.same(targets('admin'), [west], 'east does not serve it')
+  t.same(targets('pg'), [east, west], 'by any address of a host')
+  api.drop('EndpointSlice', 'twin-west-v4-6', 'shop')
+  t.same([targets('pg'), targets('admin')], [[east], [west]])
+  put({ order: [{ clusters: ['east'] }], whenNoneReady: 'refuse' })
+  t.same([targets('pg'), targets('admin')], [[east], []], 'refused')
+  put({ order: [{ clusters: ['east'] }, { any: {} }] })
+  for (const id of ['east', 'west']) api.put(clusterObject({ id }))
+  api.put({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'ClusterAccessPolicy',
+    metadata: { name: 'default' },
+    spec: { egress: [{ clusters: ['west'] }] },
+  })
+  t.same([twin()[0], targets('pg')], [['10.2.0.1'], [west]], 'egress rules shut east')
 })

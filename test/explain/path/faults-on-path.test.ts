@@ -280,6 +280,37 @@ const CAUSES_OF_LINKS: readonly ReasonCode[] = [
   'MemberEvicted',
 ]
 
+t.test('a pod on a node that runs no routeagent: what the node is, at either end', async (t) => {
+  const rows: readonly (readonly [string, Readonly<Record<string, string>>, string])[] = [
+    ['Windows', { 'kubernetes.io/os': 'windows' }, 'w0 is a node with windows: no routeagent can run there'],
+    [
+      'a virtual node',
+      { type: 'virtual-kubelet' },
+      'w0 is a virtual node (Virtual Kubelet): no routeagent can run there',
+    ],
+  ]
+  const isOther =
+    (labels: Readonly<Record<string, string>>) =>
+    (at: At): void => {
+      const [node] = at('Node').filter(({ metadata }) => metadata.name === 'w0')
+      if (node !== undefined) node.metadata.labels = { ...node.metadata.labels, ...labels }
+      const agents = at('RouteAgent')
+      agents.splice(0, 99, ...agents.filter(({ metadata }) => metadata.name !== 'w0'))
+    }
+  for (const [name, labels, message] of rows) {
+    const caller = explained({ here: isOther(labels) })
+    t.match(caller.failing, { station: 'node', reason: 'NodeWithoutRouteAgent' }, `${name} of the caller`)
+    const callee = explained({ there: isOther(labels) })
+    t.match(callee.failing, { station: 'far-node', reason: 'NodeWithoutRouteAgent' }, `${name} of the called pod`)
+    for (const { steps } of [caller, callee]) {
+      t.ok(
+        steps.some((step) => step.message === message),
+        message,
+      )
+    }
+  }
+})
+
 t.test('every code that ends a call has a row, and the failure table has it', async (t) => {
   const ending = Object.entries(ON_PATH).flatMap(([code, { effect }]) =>
     effect === 'note' ? [] : [code as ReasonCode],

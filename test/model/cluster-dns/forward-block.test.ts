@@ -60,6 +60,21 @@ t.test('it listens where the block for ordinary names does', async (t) => {
   t.same(head('.:53 {\n}\ncluster.local:1053 {\n kubernetes cluster.local\n}\n')[0], 'clusterset.local:1053 {')
   t.same(head(ODD), ['clusterset.local:5353 {', '    errors'])
   t.same(head(NODE_LOCAL), ['clusterset.local:53 {', '    bind 169.254.20.10 10.43.0.10'])
+  const bound = ['clusterset.local:53 {', '    bind 169.254.20.10']
+  t.same(
+    head('(c) {\n bind 169.254.20.10\n cache 30\n}\n.:53 {\n import c\n forward . 1.1.1.1\n}\n'),
+    bound,
+    'a snippet',
+  )
+  t.same(head('(c) { bind 169.254.20.10 }\n.:53 { import c\n}\n'), bound, 'in one line')
+  t.same(
+    head('(b) {\n bind 169.254.20.10\n}\n(c) {\n import b\n}\n.:53 {\n import c\n import x/*.override\n}\n'),
+    bound,
+    'a snippet of a snippet, beside a folder of additions',
+  )
+  const kubernetes =
+    '(k) {\n kubernetes cluster.local\n bind 169.254.20.10\n}\n.:54 {\n}\ncluster.local:53 {\n import k\n}\n'
+  t.same(head(kubernetes), bound, 'the plugin kubernetes of a snippet')
 })
 
 t.test('what it cannot be added to', async (t) => {
@@ -67,6 +82,9 @@ t.test('what it cannot be added to', async (t) => {
     ['', 'line 1: there is no block for "." and none with the plugin kubernetes'],
     ['example.org {\n}\n', 'line 1: there is no block for "." and none with the plugin kubernetes'],
     ['. {\n}\n{$ZONE} {\n}\n', 'line 3: a name comes from an environment variable, so its owner is unknown'],
+    ['.:53 {\n import /etc/c/base\n}\n', 'line 2: the block imports "/etc/c/base", a file that may hold its bind'],
+    ['(c) {\n import d\n}\n. {\n import c\n}\n', 'line 2: the block imports "d", a file that may hold its bind'],
+    ['(c) {\n import c\n}\n. {\n import c\n}\n', 'line 2: the snippet "c" imports itself'],
     ['.\nerrors\n', 'line 1: "." has no block in braces; put one around its plugins'],
     [
       '# sealane begin\n. {\n}\n',

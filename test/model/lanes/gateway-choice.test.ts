@@ -37,6 +37,11 @@ const SPOT: readonly (readonly [string, string])[] = [
   ['aws.amazon.com/spot', 'true'],
   ['example.org/spot-instance', 'true'],
   ['cloud.example.org/node.preemptible', 'true'],
+  ['lifecycle', 'Ec2Spot'],
+  ['node-lifecycle', 'spot'],
+  ['spotInstance', 'true'],
+  ['cluster.x-k8s.io/interruptible', ''],
+  ['node-role.kubernetes.io/spot', ''],
 ]
 const STAYS: readonly (readonly [string, string])[] = [
   ['eks.amazonaws.com/capacityType', 'ON_DEMAND'],
@@ -51,6 +56,9 @@ const STAYS: readonly (readonly [string, string])[] = [
   ['spot.io/node-lifecycle', 'od'],
   ['example.org/spotless', 'true'],
   ['spot', 'true'],
+  ['lifecycle', 'OnDemand'],
+  ['node-lifecycle', 'on-demand'],
+  ['spotInstance', 'false'],
 ]
 
 t.test('machines that may be taken away, by their labels and taints', async (t) => {
@@ -65,6 +73,7 @@ t.test('machines that may be taken away, by their labels and taints', async (t) 
     'label karpenter.sh/capacity-type=spot',
   )
   t.ok(gatewayTraits(node({}, ['DeletionCandidateOfClusterAutoscaler=1764'])).transient, 'the autoscaler considers it')
+  t.ok(gatewayTraits(node({}, ['spotInstance=true'])).transient)
   t.ok(gatewayTraits(node({}, ['oci.oraclecloud.com/oke-is-preemptible=present'])).transient)
 })
 
@@ -109,6 +118,18 @@ t.test('one of each zone', async (t) => {
   )
 })
 
+t.test('from the second one on, an unused zone counts for more than a public address', async (t) => {
+  const called = { publicAddress: '198.51.100.7' }
+  const [a1, a2] = [
+    { node: 'a1', zone: 'a', ...called },
+    { node: 'a2', zone: 'a', ...called },
+  ]
+  t.equal(order(a1, a2, { node: 'b1', zone: 'b' }), 'a1 b1 a2')
+  t.equal(order(a1, { node: 'b1', zone: 'b' }, { node: 'b2', zone: 'b', ...called }), 'a1 b2 b1')
+  t.equal(order(a1, a2, { node: 'b1', zone: 'b', transient: 'spot' }), 'a1 a2 b1', 'not a spot machine')
+  t.equal(order(a1, a2, { node: 'b1', zone: 'b', isControlPlane: true }), 'a1 a2 b1', 'not the control plane')
+})
+
 t.test('any nodes: each once, and none before a better one', async () => {
   const arbitrary = fc.uniqueArray(
     fc.record({
@@ -129,12 +150,23 @@ t.test('any nodes: each once, and none before a better one', async () => {
           .map((one) => one.node)
           .sort()
           .join()
+      const bits = (...all: readonly boolean[]): string => all.map(Number).join('')
+      const kind = (one: GatewayTraits): string => bits(!one.isLabelled, one.transient !== undefined)
       const rank = (one: GatewayTraits): string =>
-        [!one.isLabelled, one.transient !== undefined, one.publicAddress === undefined, one.isControlPlane]
-          .map(Number)
-          .join('')
-      const ranks = sorted.map(rank)
-      return names(sorted) === names(all) && ranks.join() === [...ranks].sort().join()
+        `${kind(one)}${bits(one.publicAddress === undefined, one.isControlPlane)}`
+      const used = (at: number, zone: string | undefined): number =>
+        sorted.slice(0, at).filter((one) => one.zone === zone).length
+      const kinds = sorted.map(kind)
+      return (
+        names(sorted) === names(all) &&
+        kinds.join() === [...kinds].sort().join() &&
+        sorted.every((one, at) => {
+          const best = [...sorted.slice(at)].sort((a, b) => (rank(a) < rank(b) ? -1 : 1))[0] ?? one
+          if (rank(one) === rank(best)) return true
+          // A better one waits only where its zone has more of them already.
+          return one.isControlPlane === best.isControlPlane && used(at, one.zone) < used(at, best.zone)
+        })
+      )
     }),
   )
 })

@@ -126,7 +126,7 @@ t.test('who gets what, and why', async (t) => {
         order: [{ ...ANY, weights: { a: 0 } }],
         whenNoneReady: 'refuse',
       }),
-      'a 10000 LastReady, b 0 NoReadyEndpoint',
+      'a 0 WeightZero, b 0 NoneReadyRefused',
     ],
     [
       'no tier is ready: another cluster is called',
@@ -249,6 +249,37 @@ t.test('shares add up to 10,000, or to 0 where calls are refused', async (t) => 
   t.ok(refused > 10 && refused < 990, `${refused} of 1000 are refused: both sides are looked at`)
 })
 
+t.test('each cluster that is to have calls gets some, however small its part is', async (t) => {
+  const shares = (parts: readonly ExportingCluster[], rules: TrafficRules): readonly number[] =>
+    planned(parts, rules).shares.map(({ share }) => share)
+  const three = ['a', 'b', 'c'].map((id) => cluster(id, 1))
+  t.same(shares(three, { order: [{ ...ANY, weights: { a: 10_000, b: 10_000, c: 1 } }] }), [4999, 5000, 1])
+  t.same(shares([cluster('a', 30_000), cluster('b', 1)], { order: [ANY] }), [9999, 1])
+  const weights = fc.array(fc.nat(10_000), { minLength: 1, maxLength: 300 })
+  fc.assert(
+    fc.property(weights, (all) => {
+      const ids = all.map((_, i) => `c${i}`)
+      const given = Object.fromEntries(ids.map((id, i) => [id, all[i] ?? 0]))
+      const plan = planned(
+        ids.map((id) => cluster(id, 1)),
+        { order: [{ ...ANY, weights: given }], whenNoneReady: 'refuse' },
+      )
+      return plan.shares.every(({ cluster: id, share }) => share > 0 === (given[id] ?? 0) > 0)
+    }),
+  )
+})
+
+t.test('with "refuse", a weight of 0 stays 0, and a drained cluster is called as the last one', async (t) => {
+  const order = [{ ...ANY, weights: { a: 0, b: 0 } }]
+  const both = [cluster('a', 1), cluster('b', 1)]
+  t.equal(shown(planned(both, { order, whenNoneReady: 'refuse' })), 'a 0 WeightZero, b 0 WeightZero')
+  t.ok(planned(both, { order, whenNoneReady: 'refuse' }).refused)
+  t.equal(shown(planned(both, { order })), 'a 5000 LastReady, b 5000 LastReady')
+  const drained = [cluster('a', 1), cluster('b', 1, 1, { drained: 'cluster' })]
+  const one = [{ ...ANY, weights: { a: 0 } }]
+  t.equal(shown(planned(drained, { order: one, whenNoneReady: 'refuse' })), 'a 0 WeightZero, b 10000 LastReady')
+})
+
 t.test('only reached and allowed clusters get a share, and one without a ready endpoint only by "all"', async () => {
   fc.assert(
     fc.property(anyInput, (input) => {
@@ -314,17 +345,28 @@ t.test('a greater weight never makes a share smaller', async () => {
   )
 })
 
-t.test('a share differs from its exact value by less than 1/10,000, and weights hold within a tier', async () => {
-  fc.assert(
-    fc.property(fc.array(fc.integer({ min: 1, max: 10_000 }), { minLength: 1, maxLength: 20 }), (numbers) => {
-      const clusters = numbers.map((_, i) => cluster(`c${i}`, i + 1))
-      const weights = Object.fromEntries(numbers.map((one, i) => [`c${i}`, one]))
-      const all = numbers.reduce((a, b) => a + b, 0)
-      const { shares } = planned(clusters, { order: [{ ...ANY, weights }] })
-      return shares.every(({ share, weight = 0 }) => Math.abs(share - (weight / all) * 10_000) < 1)
-    }),
-  )
-})
+t.test(
+  'a share differs from its exact value by less than 1/10,000, but the largest gives to those below 1',
+  async () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 1, max: 10_000 }), { minLength: 1, maxLength: 20 }), (numbers) => {
+        const clusters = numbers.map((_, i) => cluster(`c${i}`, i + 1))
+        const weights = Object.fromEntries(numbers.map((one, i) => [`c${i}`, one]))
+        const all = numbers.reduce((a, b) => a + b, 0)
+        const { shares } = planned(clusters, { order: [{ ...ANY, weights }] })
+        const exact = ({ weight = 0 }: (typeof shares)[number]): number => (weight / all) * 10_000
+        const most = Math.max(...shares.map(exact))
+        const small = shares.filter((one) => exact(one) < 1).length
+        // It may stay the largest for a while, and equal ones give in turn.
+        const given = (one: (typeof shares)[number]): number => (exact(one) > most - small - 1 ? small : 0)
+        return shares.every((one) => {
+          const over = one.share - exact(one)
+          return over < 1 && over > -1 - given(one)
+        })
+      }),
+    )
+  },
+)
 
 t.test('spill: the first tier keeps its part by readiness, and the rest goes on', async () => {
   fc.assert(

@@ -11,6 +11,7 @@ import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import {
   type Cluster,
+  type ClusterAccessPolicy,
   type Endpoint,
   type EndpointSlice,
   MEMBERSHIP_NAME,
@@ -483,6 +484,10 @@ t.test('a change of a cluster plans only the services whose shares it may change
   const put = (object: Cluster | TrafficPolicy) => (): void => {
     api.put(object)
   }
+  const egress = (rules: ClusterAccessPolicy['spec']['egress']) => (): void => {
+    const { spec, ...policy } = clusterAccessPolicy('allow')
+    api.put({ ...policy, spec: { ...spec, ...(rules === undefined ? {} : { egress: rules }) } })
+  }
   const rows: readonly (readonly [say: string, change: () => void, want: string])[] = [
     ['the first time', () => undefined, 'api chosen far web'],
     ['nothing', () => undefined, ''],
@@ -502,6 +507,12 @@ t.test('a change of a cluster plans only the services whose shares it may change
     ['labels of any cluster', put(cluster('lyon', 5, '244.4.0.0/16')), 'chosen far'],
     ['not valid, about others', put(trafficPolicy('one', ['api'], [{}])), 'far'],
     ['valid again, about those', put(trafficPolicy('one', ['api'], [{ clusters: ['paris'] }])), 'api far'],
+    ['egress rules that shut a cluster', egress([{ clusters: ['paris'] }]), 'chosen far'],
+    ['others that shut the same', egress([{ clusters: ['paris'], namespaces: ['shop'] }]), ''],
+    ['those that open it and shut another', egress([{ clusters: ['roma'] }]), 'api chosen far web'],
+    ['labels by which they open it', egress([{ selector: { matchLabels: { a: 'b' } } }]), 'chosen far'],
+    ['of the cluster', put(labelled(cluster('roma', 3, '244.2.0.0/16'), { a: 'b' })), 'chosen far'],
+    ['no rules', egress(undefined), 'api chosen web'],
   ]
   for (const [say, change, want] of rows) t.equal(plannedBy(change), want, say)
 })
@@ -545,6 +556,10 @@ t.test('a route agent that starts while a policy is not valid follows the versio
 })
 
 const BY_LABEL = { selector: { labels: { matchLabels: { a: 'b' } } } }
+
+function labelled(object: Cluster, labels: Readonly<Record<string, string>>): Cluster {
+  return { ...object, spec: { ...object.spec, labels } }
+}
 
 function counting(traffic: Traffic, planned: string[]): Traffic {
   return {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import fc from 'fast-check'
-import type { EndpointSlice, ServiceImport, SliceEndpoint } from '../../../model/objects.ts'
+import type { EndpointSlice, ImportPort, ServiceImport, SliceEndpoint } from '../../../model/objects.ts'
 import {
   AFFINITY_SLOTS,
   MAX_SERVICE_SLOTS,
@@ -482,4 +482,24 @@ t.test('a hostile member whose ports all have endpoints of other slices costs bo
   const plans = planService(serviceImport('web', '245.0.0.7', { ports }), slices, SERVICE_CONTEXT)
   t.ok(performance.now() - started < 20_000, `${Math.round(performance.now() - started)} ms`)
   t.equal([...plans.values()].filter(({ slots }) => slots.length > 0).length, 2000, 'and each port is served')
+})
+
+t.test('ports with shares of their own follow these, and are refused where no cluster has one', async (t) => {
+  const port = (name: string, number: number): ImportPort => ({ name, protocol: 'TCP', port: number })
+  const ports = ['http', 'grpc', 'admin'].map((name, i) => port(name, 80 + i))
+  const slices = ['lyon', 'paris', 'roma'].map((id, i) => slice('web', id, [`244.${i + 1}.0.5`], ports))
+  const shares = (given: Readonly<Record<string, number>>) =>
+    new Map(['lyon', 'paris', 'roma'].map((id) => [id, given[id] ?? 0]))
+  const traffic = {
+    clusterShares: shares({ lyon: 10_000 }),
+    portShares: new Map([
+      ['TCP/grpc', shares({ paris: 10_000 })],
+      ['TCP/admin', shares({})],
+    ]),
+  }
+  const plans = planService(serviceImport('web', '245.0.0.7', { ports }), slices, SERVICE_CONTEXT, traffic)
+  t.same(
+    [...plans.values()].map(({ slots, dropped }) => [...slots, ...(dropped === true ? ['dropped'] : [])].join()),
+    ['244.1.0.5 . 80', '244.2.0.5 . 81', ''],
+  )
 })

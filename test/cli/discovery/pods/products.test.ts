@@ -165,6 +165,31 @@ t.test('of several, the one that runs on nodes counts, and a name alone proves n
   t.equal(where(workload('DaemonSet', 'team', 'cilium', container('agent', 'quay.io/cilium/cilium:v1.18.2'))), 'team')
 })
 
+t.test('a product that is switched off beside one that runs is absent', async (t) => {
+  const at = (name: string, part: string, scheduled: number, namespace = 'kube-system'): Raw =>
+    workload('DaemonSet', namespace, name, container(part), { status: { desiredNumberScheduled: scheduled } })
+  const found = (...objects: Raw[]) => {
+    const { cni, kubeProxy, warnings } = discover({ ...EMPTY, objects })
+    return [cni?.value.name, kubeProxy?.value.mode, warnings.filter((text) => /CNI|proxy/.test(text)).length]
+  }
+  const flannel = at('kube-flannel-ds', 'kube-flannel', 3, 'kube-flannel')
+  t.strictSame(found(at('calico-node', 'calico-node', 0), flannel), ['flannel', undefined, 0])
+  t.strictSame(
+    found(at('calico-node', 'calico-node', 0)),
+    ['calico', undefined, 0],
+    'no product runs: no node is there',
+  )
+  const cilium = at('cilium', 'cilium-agent', 3)
+  const settings: Raw = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: 'cilium-config', namespace: 'kube-system' },
+    data: { 'kube-proxy-replacement': 'true' },
+  }
+  const off = at('kube-proxy', 'kube-proxy', 0)
+  t.strictSame(found(cilium, settings, off), found(cilium, settings), 'kube-proxy beside its replacement')
+})
+
 t.test('the settings to read: in the namespace of the product, and nowhere else', async (t) => {
   const wanted = wantedSettings(openSnapshot(fixture('openshift-cilium')))
   const maps = wanted.map(({ namespace, name }) => `${namespace}/${name}`)

@@ -117,6 +117,20 @@ t.test('a user who may read little still gets what can be had', async (t) => {
   )
 })
 
+t.test('a list that is longer than what is read says so', async (t) => {
+  const pod = (i: number) => ({ apiVersion: 'v1', kind: 'Pod', metadata: { name: `p${i}`, namespace: 'shop' } })
+  const warningsOf = async (count: number): Promise<readonly string[]> => {
+    const weave = fixture('kubeadm-weave')
+    const objects = [...weave.objects, ...Array.from({ length: count }, (_, i) => pod(i))]
+    const read = await readSnapshot(new FixtureReader({ ...weave, objects }), signal)
+    return discover(read).warnings.filter((text) => text.startsWith('Pods'))
+  }
+  t.strictSame(await warningsOf(1000), [])
+  t.strictSame(await warningsOf(2001), [
+    'Pods of all namespaces: only the first 2000 were read: detection of pod CIDRs is less reliable',
+  ])
+})
+
 t.test('CRDs may not be listed: each kind is tried', async (t) => {
   const refuse = (what: string): ClusterApiError | undefined =>
     what.startsWith('CustomResource') ? new ClusterApiError('Forbidden', 'no') : undefined

@@ -67,15 +67,26 @@ t.test('EKS with node groups and Fargate', async (t) => {
 })
 
 t.test('virtual nodes of others, and Windows: left out, and told', async (t) => {
-  const { found, chosen } = joined(
+  const { found, plan, chosen } = joined(
     { name: 'w1' },
     { name: 'liqo-c2', labels: { 'liqo.io/type': 'virtual-node' } },
     { name: 'virtual-node-aci-linux' },
     { name: 'win1', os: 'windows' },
     { name: 'edge1', labels: { 'node-role.kubernetes.io/edge': '' }, kubelet: 'v1.32.6-kubeedge-v1.21.0' },
-    { name: 'aks-ingress', labels: { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' } },
+    {
+      name: 'aks-ingress',
+      labels: {
+        'node-role.kubernetes.io/edge': '',
+        'node-role.kubernetes.io/agent': '',
+        'kubernetes.azure.com/cluster': 'mc',
+      },
+    },
   )
   t.equal(chosen, 'aks-ingress w1')
+  const labels = (name: string) => plan.nodes.find((one) => one.node === name)?.labels
+  t.strictSame(labels('virtual-node-aci-linux'), { 'sealane.io/virtual-node': 'join' }, 'its name alone shows it')
+  t.strictSame(labels('edge1'), { 'sealane.io/virtual-node': 'join' })
+  t.strictSame([labels('liqo-c2'), labels('win1')], [undefined, undefined], 'the affinity leaves them out')
   const report = describeAdvice(advice(found)).join('\n')
   t.match(report, /Virtual nodes: Pods on virtual nodes have no routeagent/)
   t.match(report, /Virtual nodes without a label: .* kubectl label node NODE sealane\.io\/virtual-node=true/)

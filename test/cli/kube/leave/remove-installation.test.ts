@@ -16,6 +16,7 @@ import { planMember } from '../../../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import type { ObjectRef } from '../../../../kubeapi/kube/kinds.ts'
+import { nodeObject } from '../../../support/objects/node-objects.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { fixture } from '../../discovery/support/fixtures.ts'
 
@@ -86,6 +87,19 @@ t.test('the default policy of join --prefer-local goes, that of somebody else st
     await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
     t.equal((await admin.list(type.apiVersion, type.kind, {})).length, count)
   }
+})
+
+t.test('the labels that a join gave to virtual nodes go, those of a user stay', async (t) => {
+  const node = (name: string, value: string): ManifestObject => {
+    return { ...nodeObject(name), metadata: { name, labels: { 'sealane.io/virtual-node': value } } }
+  }
+  const admin = new MemoryAdmin([node('v1', 'join'), node('v2', 'true')])
+  await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
+  const left = await admin.list('v1', 'Node', {})
+  t.strictSame(
+    left.map(({ metadata }) => Object.values(metadata.labels ?? {}).filter((value) => value !== null)),
+    [[], ['true']],
+  )
 })
 
 t.test('the ClusterProperties that the agent wrote go, those that a user wrote or edited stay', async (t) => {
