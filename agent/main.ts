@@ -25,6 +25,7 @@ import { type GatewayMarker, ReplacementLoop } from './gateways/gateways.ts'
 import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
 import {
   type ChangeMembership,
+  type NoteRelays,
   RefusedMembership,
   RelayTicketLoop,
   StatedAccessLoop,
@@ -45,6 +46,8 @@ export interface AgentDeps extends ComponentDeps {
   readonly gatewayMarker?: GatewayMarker
   /** Changes fields of the Membership. If absent, the agent writes the whole object. */
   readonly changeMembership?: ChangeMembership
+  /** Changes the annotation about relays on port 443. If absent, the agent writes the whole object. */
+  readonly noteRelays?: NoteRelays
   /** Checks a backend of this cluster's own services. Absent in a Kubernetes cluster, whose kubelets check pods. */
   readonly checkBackend?: CheckBackend
   /** Called with the reason why the broker does not accept this cluster as a member, or with undefined if it does. */
@@ -215,8 +218,7 @@ function makeLoops(
   const policies = new AccessPolicyLoop({ ...parts, writer }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, gateways }, config)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
-  // In a Kubernetes cluster the agent may change no more than fields of the Membership.
-  const tickets = change === undefined ? [new RelayTicketLoop({ ...parts, stated: link.relays }, config)] : []
+  const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays }, config)
   const others = [
     derived,
     policies,
@@ -228,7 +230,7 @@ function makeLoops(
     gateways,
     freshness,
     ...orphans,
-    ...tickets,
+    tickets,
     ...clusterDns,
     ...replacement,
     ...backends,

@@ -1,7 +1,7 @@
 /**
- * Gives the gateways of this cluster what they need for relays on port 443: the addresses, as the broker states them, and
- * a ticket by which the cluster names its gateways to a relay. Both are kept in an annotation of the Membership, so that
- * they are there while the broker and this agent are away. A ticket is no secret.
+ * Gives the gateways of this cluster what they need for relays on port 443: the addresses, as the broker states them,
+ * and a ticket by which the cluster names its gateways to a relay. Both are kept in an annotation of the Membership, so
+ * that they are there while the broker and this agent are away. A ticket is no secret.
  */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME } from '../../model/model.ts'
@@ -12,10 +12,15 @@ import { type LoopInit, ReconcileLoop, Subscriptions, WakeTimer } from '../../re
 import type { StatedRelays } from '../link/link.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
 
+/** Sets the annotation RELAYS_ANNOTATION of the Membership; undefined removes it. Throws ClusterApiError. */
+export type NoteRelays = (notice: string | undefined, signal: AbortSignal) => Promise<void>
+
 export interface RelayTicketDeps extends LoopParts {
   readonly api: ClusterApi
   /** Undefined if the broker never states any. */
   readonly stated: StatedRelays | undefined
+  /** If undefined, the whole Membership is written. */
+  readonly note: NoteRelays | undefined
 }
 
 export interface RelayTicketInit {
@@ -67,12 +72,17 @@ export class RelayTicketLoop {
     const addresses = stated?.get() ?? notice.addresses
     const wanted = addresses.length === 0 ? undefined : encodeRelayNotice(await this.#notice(addresses))
     if (wanted === kept) return
+    await (this.#deps.note ?? this.#write)(wanted, signal)
+    if (notice.addresses.join() !== addresses.join()) logger.info('relays on port 443', { count: addresses.length })
+  }
+
+  readonly #write: NoteRelays = async (notice, signal) => {
+    const { api } = this.#deps
     const latest = await api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
     if (latest?.spec.phase !== 'joined') return
     const { [RELAYS_ANNOTATION]: _, ...others } = latest.metadata.annotations ?? {}
-    const annotations = wanted === undefined ? others : { ...others, [RELAYS_ANNOTATION]: wanted }
+    const annotations = notice === undefined ? others : { ...others, [RELAYS_ANNOTATION]: notice }
     await api.apply({ ...latest, metadata: { ...latest.metadata, annotations } }, signal)
-    if (notice.addresses.join() !== addresses.join()) logger.info('relays on port 443', { count: addresses.length })
   }
 
   async #notice(addresses: readonly string[]): Promise<RelayNotice> {

@@ -1,7 +1,7 @@
 /**
  * Two sites between which no UDP passes reach each other over a relay on port 443: roma calls it through an HTTP proxy,
- * and a TLS-terminating proxy stands in front of a second relay. A relay that starts again interrupts calls for a moment,
- * and a member of another clusterset is refused.
+ * and a TLS-terminating proxy stands in front of a second relay. A relay that starts again interrupts calls for a
+ * moment, and a member of another clusterset is refused.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -103,7 +103,8 @@ t.test('sites between which no UDP passes', { skip: netnsMissing() ?? false }, (
           deadlineMs: 30_000,
           say: 'calls go on',
         })
-        t.comment(`calls go on ${Math.round(performance.now() - againMs)} ms after the relay listens again`)
+        const passedMs = Math.round(performance.now() - againMs)
+        t.ok(passedMs < 3000, `calls go on ${passedMs} ms after the relay listens again`)
 
         // A relay that trusts another authority lets nobody in.
         await first.stop()

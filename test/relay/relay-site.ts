@@ -35,6 +35,8 @@ export interface Gateway {
   readonly identity: Buffer
   readonly ticket: Buffer
   readonly prove: (challenge: Challenge) => Proof
+  /** The secret that it shares with the holder of a public key, in base64. */
+  readonly agree: (publicKey: string) => Buffer
 }
 
 export async function gateway(by: Authority, cluster: string, stated: Partial<TicketInit> = {}): Promise<Gateway> {
@@ -49,12 +51,16 @@ export async function gateway(by: Authority, cluster: string, stated: Partial<Ti
     { identities: [identity.toString('base64')], issuedMs: nowMs, untilMs: nowMs + 3_600_000, ...stated },
     { key, certificate },
   )
+  const agree = (text: string): Buffer => {
+    const der = Buffer.concat([SPKI, Buffer.from(text, 'base64')])
+    const publicKey = createPublicKey({ key: der, format: 'der', type: 'spki' })
+    return diffieHellman({ privateKey: pair.privateKey, publicKey })
+  }
   const prove = (challenge: Challenge): Proof => {
-    const publicKey = createPublicKey({ key: Buffer.concat([SPKI, challenge.key]), format: 'der', type: 'spki' })
-    const secret = diffieHellman({ privateKey: pair.privateKey, publicKey })
+    const secret = agree(challenge.key.toString('base64'))
     return { identity, ticket, mac: proofMac(secret, challenge, { identity, ticket }) }
   }
-  return { name: endName(by.clusterset, identity), identity, ticket, prove }
+  return { name: endName(by.clusterset, identity), identity, ticket, prove, agree }
 }
 
 export interface RunningRelay {

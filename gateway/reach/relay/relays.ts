@@ -441,7 +441,9 @@ function nextTry(
   const waitedMs = nowMs - (last?.sinceMs ?? -Infinity)
   // A link that has been up without a relay for the time of the pause begins with short pauses again.
   if (!isRelayed) return last !== undefined && isUp && waitedMs >= last.pauseMs ? undefined : last
-  if (!isUp || !hasPlaces) return last
+  // One that went down and came back waits for its pause again: a try that was due in the meantime would interrupt it.
+  if (!isUp) return last === undefined ? undefined : { ...last, sinceMs: nowMs }
+  if (!hasPlaces) return last
   // The addresses of an end that cannot be called were tried just before the relay.
   if (last === undefined && !isCallable) {
     return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }

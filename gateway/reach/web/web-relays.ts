@@ -52,7 +52,10 @@ interface Credentials {
 
 const LOOPBACK = parseAddress('127.0.0.1')
 const RETRY = { minMs: 100, maxMs: 3000 }
-/** Far ends count as present for so long after a connection was lost: a relay that starts again is back by then. */
+/**
+ * Far ends count as present for so long after a connection was lost: a relay that starts again is back by then, and so
+ * are they, each at its own time.
+ */
 const LOST_MS = 3000
 /** A relay that refuses is asked less often. */
 const REFUSED_MS = 10_000
@@ -118,7 +121,10 @@ class WebRelay {
   #present: ReadonlySet<string> = new Set()
   #credentials: Credentials | undefined
   #trouble = ''
-  #cancelLost: () => void = () => undefined
+  /** The ends of which this connection has said that they are there. */
+  #heard: readonly string[] = []
+  /** Undefined unless those of an earlier connection count too: LOST_MS. */
+  #cancelLost: (() => void) | undefined
 
   constructor(deps: WebRelaysDeps, address: RelayAddress) {
     this.#deps = deps
@@ -193,7 +199,9 @@ class WebRelay {
     else if (state.t !== 'idle') state.stop.abort(new Error('no link needs the relay'))
     this.#connection?.close()
     this.#connection = undefined
-    this.#cancelLost()
+    this.#cancelLost?.()
+    this.#cancelLost = undefined
+    this.#heard = []
     this.#setPresent([])
   }
 
@@ -215,9 +223,7 @@ class WebRelay {
           prove: (challenge) => this.#prove(challenge),
           onDatagram: ({ end, bytes }: Datagram) => this.#byName.get(end)?.port.send(bytes),
           onPresent: (ends) => {
-            if (this.#state !== open) return
-            this.#cancelLost()
-            this.#setPresent(ends)
+            if (this.#state === open) this.#onPresent(ends)
           },
         },
         stop.signal,
@@ -242,8 +248,7 @@ class WebRelay {
       waitMs = isRefusal(error) ? REFUSED_MS : this.#backoff.next()
     }
     this.#connection = undefined
-    this.#cancelLost()
-    this.#cancelLost = clock.setTimer(LOST_MS, () => this.#setPresent([]))
+    this.#lose()
     const cancel = clock.setTimer(waitMs * (1 + 0.2 * clock.random()), () => {
       this.#state = { t: 'idle' }
       this.#deps.onDue()
@@ -257,6 +262,19 @@ class WebRelay {
     if (own === undefined || ticket === undefined || secret === undefined) return undefined
     const identity = Buffer.from(own.identity, 'base64')
     return { identity, ticket, mac: proofMac(secret, challenge, { identity, ticket }) }
+  }
+
+  #onPresent(ends: readonly string[]): void {
+    this.#heard = ends
+    this.#setPresent(this.#cancelLost === undefined ? ends : [...this.#present, ...ends])
+  }
+
+  #lose(): void {
+    this.#heard = []
+    this.#cancelLost ??= this.#deps.clock.setTimer(LOST_MS, () => {
+      this.#cancelLost = undefined
+      this.#setPresent(this.#heard)
+    })
   }
 
   #setPresent(ends: readonly string[]): void {
