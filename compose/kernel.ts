@@ -40,6 +40,7 @@ export interface Kernel {
   readonly bridgePorts: BridgePorts
   readonly connections: Conntrack
   readonly flows: Conntrack
+  readonly lookup: Conntrack
   readonly packetLog: NetlinkPacketLog
 }
 
@@ -66,6 +67,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       checksumOffload: new EthtoolChecksumOffload({ clock }),
       connections: tracked,
       flows: tracked,
+      lookup: tracked,
       packetLog: new NetlinkPacketLog({ clock }),
     })
   } finally {

@@ -109,7 +109,7 @@ async function serve(
     onRound: () => reports.poke(),
   })
   const rotation = () => renewal?.loop.report
-  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName })
+  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName, relays })
   const renewal = startRenewal(deps, { config, probing, lanes, onChange: () => reports.poke() }, signal)
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))

@@ -32,6 +32,11 @@ export const CONDITION_DRAINED = 'Drained'
 export const CONDITION_KEYS_ROTATED = 'KeysRotated'
 /** On a Gateway whose public address is a DNS name: whether the name resolves to addresses that others can call. */
 export const CONDITION_PUBLIC_NAME = 'PublicNameResolved'
+/**
+ * On a Gateway that two relays see: whether the NAT in front of it gives it one place for all destinations, so that
+ * others behind NAT can reach it without a relay.
+ */
+export const CONDITION_NAT_MAPPING = 'NatMappingKept'
 /** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the cluster DNS forwards clusterset.local to Sealane. */

@@ -8,6 +8,13 @@ export interface FlowCounts {
   readonly refused: number
   /** Without an answer before the caller sent again: TCP after a second. Some of them are answered later. */
   readonly unanswered: number
+  /** Of a sample: those that have ended, whichever way. */
+  readonly ended: number
+  /**
+   * Of these: those that ended by a time-out of connection tracking: no answer came, or neither end closed or reset the
+   * connection.
+   */
+  readonly timedOut: number
   /** Octets of IP packets, from the caller and to it. */
   readonly sentBytes: number
   readonly receivedBytes: number
@@ -18,6 +25,8 @@ export const NO_FLOWS: FlowCounts = {
   answered: 0,
   refused: 0,
   unanswered: 0,
+  ended: 0,
+  timedOut: 0,
   sentBytes: 0,
   receivedBytes: 0,
 }
@@ -30,6 +39,8 @@ export function addFlows(a: FlowCounts, b: FlowCounts): FlowCounts {
     answered: a.answered + b.answered,
     refused: a.refused + b.refused,
     unanswered: a.unanswered + b.unanswered,
+    ended: a.ended + b.ended,
+    timedOut: a.timedOut + b.timedOut,
     sentBytes: a.sentBytes + b.sentBytes,
     receivedBytes: a.receivedBytes + b.receivedBytes,
   }
@@ -91,7 +102,7 @@ export function addTimes(a: readonly number[], b: readonly number[]): readonly n
   return Array.from({ length: Math.max(a.length, b.length) }, (_, i) => (a[i] ?? 0) + (b[i] ?? 0))
 }
 
-export const FLOW_OUTCOMES = ['answered', 'refused', 'unanswered', 'denied'] as const
+export const FLOW_OUTCOMES = ['answered', 'refused', 'unanswered', 'timed-out', 'denied'] as const
 export type FlowOutcome = (typeof FLOW_OUTCOMES)[number]
 
 export interface FlowEndpoint {
@@ -116,7 +127,7 @@ export interface FlowLine {
   /** As LoggedPacket.protocol of kernel/nflog. */
   readonly protocol: string
   readonly port?: number
-  /** From the first packet to its answer. */
+  /** From the first packet to its answer; of a call that timed out, to when that was noticed. */
   readonly ms?: number
 }
 
@@ -140,14 +151,24 @@ export interface FlowPage {
 /** The most rows of a page. */
 export const MAX_FLOW_ROWS = 1000
 
-/** Whether a value that another program wrote has all counts. */
-export function isFlowCounts(value: unknown): value is FlowCounts {
-  if (typeof value !== 'object' || value === null) return false
+/** Counts that route agents of earlier releases do not have. */
+const LATER_NAMES: readonly (keyof FlowCounts)[] = ['ended', 'timedOut']
+
+/** The counts that another program wrote. Undefined: the value has not all of them. */
+export function readFlowCounts(value: unknown): FlowCounts | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
   const fields = value as Readonly<Record<string, unknown>>
-  return COUNT_NAMES.every((name) => isCount(fields[name]))
+  const found: Record<keyof FlowCounts, number> = { ...NO_FLOWS }
+  for (const name of COUNT_NAMES) {
+    const count = fields[name]
+    if (count === undefined && LATER_NAMES.includes(name)) continue
+    if (!isCount(count)) return undefined
+    found[name] = count
+  }
+  return found
 }
 
-function isCount(value: unknown): boolean {
+function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(value) && value >= 0
 }
 

@@ -11,6 +11,7 @@ export {
   CONDITION_IMPORTED,
   CONDITION_IN_CONTACT,
   CONDITION_KEYS_ROTATED,
+  CONDITION_NAT_MAPPING,
   CONDITION_PUBLIC_NAME,
   CONDITION_CHECKSUM_OFFLOAD,
   CONDITION_NODES_ANSWER,
@@ -55,7 +56,7 @@ export {
   addTimes,
   connectTimeBucket,
   connectTimeQuantile,
-  isFlowCounts,
+  readFlowCounts,
   isTimes,
 } from './flow-counts.ts'
 export {

@@ -65,7 +65,7 @@ export interface ServiceExportBody {
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {
-  /** The same value for all addresses of one pod of a dual-stack service (model/services/endpoint-pods.ts). */
+  /** The same value for all addresses of one pod of a dual-stack service (model/services/merge-services.ts). */
   readonly pod?: string
 }
 

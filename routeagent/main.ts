@@ -1,6 +1,6 @@
 /** The route agent of one node: routes to the gateways, and balancing of clusterset IPs on the client's node. */
 import { Round } from '../kernel/apply/apply.ts'
-import type { ConnectionTable, FlowTable } from '../kernel/conntrack/conntrack.ts'
+import type { CallLookup, ConnectionTable, FlowTable } from '../kernel/conntrack/conntrack.ts'
 import type { PacketLog } from '../kernel/nflog/nflog.ts'
 import { type Nft, formatNft, removeTable, sweepTraces } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
@@ -99,6 +99,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly connections?: ConnectionTable
   /** Absent: UDP flows to endpoints that have gone stay. */
   readonly flows?: FlowTable
+  /** Absent: how calls end is not counted. */
+  readonly lookup?: CallLookup
   /** Absent: refused packets are counted, but not sampled. */
   readonly packetLog?: PacketLog
   /** Absent: calls are not counted. */

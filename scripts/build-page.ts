@@ -15,7 +15,8 @@ if (folder === undefined) throw new Error('expected the folder for the page')
 const built = await build({
   configFile: false,
   root: join(import.meta.dirname, '..', 'console', 'page'),
-  base: '/',
+  // Below any path: the proxy of an API server has one of its own.
+  base: './',
   logLevel: 'warn',
   publicDir: false,
   build: {

@@ -11,6 +11,7 @@ import { type ClusterFacts, parseBrokerAddress } from '../../protocol/protocol.t
 import type { IdentityStore } from '../../protocol/membership/membership.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
+import { proxyChoice } from '../../runtime/proxy/proxy.ts'
 import { type MachineNetwork, readMachineNetwork } from '../../runtime/runtime.ts'
 import type { Publisher } from '../link/link.ts'
 import { type AgentMetrics, type SharedFindings, loopDeps } from '../loop/loop.ts'
@@ -18,7 +19,7 @@ import { type RequiredRangesWorld, planRequiredRanges } from './plan-required-ra
 
 export interface Surroundings {
   readonly machine: MachineNetwork
-  /** Addresses at which the agent connects to the broker. */
+  /** Addresses at which the agent connects to the broker: its own, and those of the proxy that leads to it. */
   readonly broker: readonly string[]
 }
 
@@ -138,19 +139,22 @@ export class RequiredRangesLoop {
   }
 }
 
-// Reads the networks of the agent's own machine or pod, and the addresses of the broker.
+// Reads the networks of the agent's own machine or pod, and the addresses of the broker and of the proxy to it.
 
 /** Limits the addresses of one host name. */
 const MAX_ADDRESSES = 8
 
 /**
  * Gives a reader that remembers the last answer for each name: a failed lookup does not mean that the name has no
- * address.
+ * address. `env` decides whether a proxy leads to the broker, as it does for the connection itself. Throws UserError
+ * for a proxy that cannot be parsed.
  */
 export function surroundingsReader(
   identity: Pick<IdentityStore, 'read'>,
   ask: (host: string) => Promise<readonly string[]> = lookUp,
+  env: Readonly<Record<string, string | undefined>> = process.env,
 ): () => Promise<Surroundings> {
+  const proxyTo = proxyChoice(env)
   const known = new Map<string, readonly string[]>()
   const addressesOf = async (host: string): Promise<readonly string[]> => {
     if (isIP(host) !== 0) return [host]
@@ -161,8 +165,10 @@ export function surroundingsReader(
   return async () => {
     const { brokerAddresses = [], learnedAddresses = [] } = (await identity.read().catch(() => undefined)) ?? {}
     const book = [...brokerAddresses, ...learnedAddresses]
-    const hosts = [...new Set(book.map((one) => parseBrokerAddress(one).host))]
-    const broker = (await Promise.all(hosts.map(addressesOf))).flat()
+    const brokers = book.map((one) => parseBrokerAddress(one))
+    // The proxy may be unusable or removed later, so the broker's own addresses stay required.
+    const hosts = new Set(brokers.flatMap((one) => [one.host, proxyTo(one)?.host ?? one.host]))
+    const broker = (await Promise.all([...hosts].map(addressesOf))).flat()
     return { machine: await readMachineNetwork(), broker: [...new Set(broker)].sort() }
   }
 }

@@ -30,7 +30,7 @@ import { ANNOTATION_DRAIN, drainOf, podKey } from '../../model/services/services
  */
 export interface LeftOutNote {
   readonly message: string
-  readonly reason?: 'AddressOutsidePods' | 'HostnameTooLong'
+  readonly reason?: 'AddressOutsidePods' | 'HostnameTooLong' | 'OfferCut'
 }
 
 const ENDPOINT = RECORD_FORMS.EndpointSlice.fields.endpoints.item.fields

@@ -2,7 +2,13 @@
  * Decides to whom each export is offered. Equal offers are the same object, round after round, so that a changed policy
  * changes only the exports whose offer it changes. Pure.
  */
-import { type AccessDefault, AccessRules, type Exposure, offeredClusters } from '../../model/access/access.ts'
+import {
+  type AccessDefault,
+  AccessRules,
+  type Exposure,
+  cutCallers,
+  offeredClusters,
+} from '../../model/access/access.ts'
 import {
   type AccessPolicy,
   CLUSTER_ACCESS_POLICY_NAME,
@@ -32,6 +38,8 @@ export interface ExportOffer {
   readonly offer: Offer
   /** The members that the offer names, sorted. Undefined: all. */
   readonly clusters: readonly ClusterId[] | undefined
+  /** What of the policies the offer does not carry, for people. */
+  readonly cut?: string
 }
 
 type Members = readonly Pick<Cluster, 'spec'>[]
@@ -41,6 +49,22 @@ interface Decided {
   /** The offer as text. */
   readonly text: string
   readonly known: ExportOffer
+}
+
+/** After the text of an offer that is cut. */
+const CUT = '…'
+const MAX_NAMED = 3
+
+function described(offer: Offer, isCut: boolean): ExportOffer {
+  const known = { offer, clusters: offeredClusters(offer) }
+  if (isCut) return { ...known, cut: 'its AccessPolicies name more members and namespaces than an offer carries' }
+  const ids = cutCallers(offer)
+  if (ids.length === 0) return known
+  const more = ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : ''
+  return {
+    ...known,
+    cut: `its AccessPolicies name too many namespaces of ${ids.slice(0, MAX_NAMED).join(', ')}${more}`,
+  }
 }
 
 /** A cache between rounds. It saves work but does not change the result. */
@@ -96,10 +120,10 @@ export class OfferMemory {
   ): Decided {
     this.work.offers += 1
     const at = key.indexOf('/')
-    const { offer } = rules.offerOf(key.slice(0, at), key.slice(at + 1))
-    const text = this.#textOf(offer)
+    const { offer, isCut } = rules.offerOf(key.slice(0, at), key.slice(at + 1))
+    const text = this.#textOf(offer) + (isCut === true ? CUT : '')
     const same = before?.text === text ? before.known : byText.get(text)
-    const known = same ?? { offer, clusters: offeredClusters(offer) }
+    const known = same ?? described(offer, isCut === true)
     byText.set(text, known)
     return { rules, text, known }
   }

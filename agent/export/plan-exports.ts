@@ -227,6 +227,7 @@ function planExport(
   const { name } = object.metadata
   const drain = drainNote(object)
   const notes: LeftOutNote[] = drain === undefined ? [] : [drain]
+  if (offered.cut !== undefined) notes.push({ message: `${offered.cut}; the rest may not call`, reason: 'OfferCut' })
   const { cluster, podPrefixes, ipv6LeftOut } = world
   const reportsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
   const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, reportsPods }

@@ -1,5 +1,6 @@
 /**
- * Replaces gateway nodes that a join chose and that are gone for good or are being removed: another node gets the label.
+ * Replaces gateway nodes that a join chose and that are gone for good, are being removed or have long been silent:
+ * another node gets the label.
  * If the installation says so, it also labels nodes wherever fewer than wanted are gateways, so that no join is needed.
  * The gateway of a node that is being removed drains by itself (gateway/lanes/departure.ts), and hands its lane over to
  * the new one. Only the acting agent does this.
@@ -11,6 +12,8 @@ import {
   ANY_LANE_VALUE,
   CHOSEN_BY_AGENT,
   LABEL_GATEWAY,
+  isChosenGateway,
+  silenceTaint,
 } from '../../model/lanes/lanes.ts'
 import {
   CONDITION_GATEWAYS_CHOSEN,
@@ -30,6 +33,7 @@ import {
   MISSING_MS,
   type Replacement,
   type ReplacementPlan,
+  SILENT_MS,
   formatRecord,
   parseRecord,
   planReplacement,
@@ -83,13 +87,23 @@ export interface ReplacementLoopInit {
   readonly loop: LoopInit
 }
 
-const KINDS = ['Node', 'RouteAgent', 'Membership', 'Cluster'] as const
+const KINDS = ['Node', 'RouteAgent', 'Gateway', 'Membership', 'Cluster'] as const
 /** Nodes change often because of their heartbeats. */
 const LOOK_MS = 1000
 /** A Node that is missing for less than this is not treated as gone: a kubelet may register it again. */
 const GONE_MS = 10_000
 /** The cache shows a write within this time. */
 const LAG_MS = 30_000
+
+/** A chosen Node that has a taint of silence, and whose gateway has sent no heartbeat since. */
+interface Silence {
+  /** Monotonic. */
+  readonly since: number
+  /** The last heartbeat of its gateway. Undefined if there is none. */
+  readonly heartbeat: string | undefined
+  /** Whether the API server itself said the same after SILENT_MS. A cache may have stood still meanwhile. */
+  readonly isConfirmed: boolean
+}
 
 export class ReplacementLoop {
   readonly #deps: ReplacementLoopDeps
@@ -103,6 +117,9 @@ export class ReplacementLoop {
   /** Nodes that were labelled, by uid, with the monotonic time. The cache may not show it yet. */
   readonly #marked = new Map<string, number>()
   #cancelWake: () => void = () => undefined
+  /** By uid. */
+  #silences: ReadonlyMap<string, Silence> = new Map()
+  #cancelSilence: () => void = () => undefined
   /** The monotonic time since when fewer nodes than wanted are gateways. */
   #lackingSince: number | undefined
   #cancelFill: () => void = () => undefined
@@ -125,6 +142,7 @@ export class ReplacementLoop {
   async run(signal: AbortSignal): Promise<void> {
     await this.#loop.run(signal)
     this.#cancelWake()
+    this.#cancelSilence()
     this.#cancelFill()
     this.#subscriptions.end()
   }
@@ -140,6 +158,7 @@ export class ReplacementLoop {
     const nodes = this.#nodes()
     const plan = planReplacement({
       ...{ nodes, record, gone: await this.#gone(record, nodes, signal), activeGateways: this.#init.activeGateways },
+      silent: await this.#silent(nodes, signal),
       nodeSelector: this.#init.gatewayChoice.nodeSelector,
       missingMs: this.#missingMs(),
       running: new Set(
@@ -217,6 +236,42 @@ export class ReplacementLoop {
       if (found?.metadata.uid !== uid) gone.add(uid)
     }
     return gone
+  }
+
+  /** The chosen Nodes that do not work for SILENT_MS, by uid, with the taint that says so. */
+  async #silent(nodes: readonly Node[], signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
+    const { api, clock } = this.#deps
+    const now = clock.monotonic()
+    const tainted = nodes.flatMap((node) => {
+      const { uid, name } = node.metadata
+      const taint = isChosenGateway(node) ? silenceTaint(node) : undefined
+      return uid === undefined || taint === undefined ? [] : [{ uid, name, taint }]
+    })
+    const fresh = (heartbeat: string | undefined): Silence => ({ since: now, heartbeat, isConfirmed: false })
+    const silences = new Map(
+      tainted.map(({ uid, name }) => {
+        const heartbeat = api.cache('Gateway').get(name)?.status?.heartbeatTime
+        const before = this.#silences.get(uid)
+        return [uid, before?.heartbeat === heartbeat && before !== undefined ? before : fresh(heartbeat)]
+      }),
+    )
+    this.#silences = silences
+    for (const { uid, name } of tainted) {
+      const one = silences.get(uid)
+      if (one === undefined || one.isConfirmed || now - one.since < SILENT_MS) continue
+      const node = await api.read('Node', name, undefined, signal)
+      const gateway = await api.read('Gateway', name, undefined, signal)
+      const heartbeat = gateway?.status?.heartbeatTime
+      const isSilent = node?.metadata.uid === uid && silenceTaint(node) !== undefined && heartbeat === one.heartbeat
+      silences.set(uid, isSilent ? { ...one, isConfirmed: true } : fresh(heartbeat))
+    }
+    const waits = [...silences.values()].flatMap(({ since, isConfirmed }) =>
+      isConfirmed ? [] : [since + SILENT_MS - now],
+    )
+    this.#cancelSilence()
+    if (waits.length > 0) this.#cancelSilence = clock.setTimer(Math.min(...waits), () => this.#loop.poke())
+    const confirmed = tainted.filter(({ uid }) => silences.get(uid)?.isConfirmed === true)
+    return new Map(confirmed.map(({ uid, taint }) => [uid, taint]))
   }
 
   async #replace(one: Replacement, signal: AbortSignal): Promise<void> {

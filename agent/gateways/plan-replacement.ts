@@ -3,8 +3,9 @@
  * installation says so, also where fewer nodes than wanted are gateways. Pure.
  *
  * Otherwise, the agent replaces only what a join or the agent itself chose (ANNOTATION_CHOSEN_BY), so nodes that a user labelled
- * are left alone. A record of the chosen nodes outlives them: their number, and the uid of each. A node that is not
- * ready, is cordoned or is merely not seen is not replaced. What a user takes back, by removing the label or the
+ * are left alone. A record of the chosen nodes outlives them: their number, and the uid of each. A node that is
+ * cordoned or is merely not seen is not replaced. One that is not ready is, after SILENT_MS without a heartbeat of its
+ * gateway. It keeps its label: once it works again, there is one gateway more, and the next loss needs no other. What a user takes back, by removing the label or the
  * annotation, is neither counted nor replaced any more. A node that lost its label is not labelled again by the agent,
  * whoever set the label: it had one by the record, or by the annotation that is still on it. A user who labels it ends
  * that.
@@ -44,6 +45,8 @@ export interface ReplacementWorld {
   readonly record: ChosenRecord | undefined
   /** The uids of recorded Nodes that the API server itself says are gone. */
   readonly gone: ReadonlySet<string>
+  /** Chosen Nodes that do not work for SILENT_MS, by uid, with the taint that says so. */
+  readonly silent: ReadonlyMap<string, string>
   /** The number of active gateways. The agent chooses no more than this. */
   readonly activeGateways: number
   /** The labels that the pods of gateways ask of a node. */
@@ -55,6 +58,11 @@ export interface ReplacementWorld {
   readonly missingMs: number | undefined
 }
 
+/**
+ * For this long, a chosen node has been not ready, unreachable or switched off, and its gateway sent no heartbeat. A
+ * restart of the machine takes less. Nothing else removes such a Node where no cloud controller does.
+ */
+export const SILENT_MS = 600_000
 /** A gateway may be missing for a moment only, since a kubelet registers its Node again. */
 export const MISSING_MS = 10_000
 /** By then, the parts run on all nodes on which they can run. Earlier, the best node may not be ready yet. */
@@ -87,13 +95,13 @@ export interface ReplacementPlan {
 }
 
 export function planReplacement(world: ReplacementWorld): ReplacementPlan {
-  const { nodes, record, gone, activeGateways, missingMs } = world
+  const { nodes, record, gone, silent, activeGateways, missingMs } = world
   const before = record?.nodes ?? new Map<string, string>()
   const released = releasedNodes(world)
   const given = new Set(nodes.flatMap((node) => (isLabelled(node) && !isChosenGateway(node) ? uidOf(node) : [])))
   const chosen = nodes.flatMap((node) => {
     const { uid, name } = node.metadata
-    return uid === undefined || !isChosenGateway(node) ? [] : [{ uid, name, node, why: removalReason(node) }]
+    return uid === undefined || !isChosenGateway(node) ? [] : [{ uid, name, node, why: lossReason(node, silent) }]
   })
   const present = new Set(nodes.map(({ metadata }) => metadata.uid))
   const absent = [...before].flatMap(([uid, name]) => (present.has(uid) ? [] : [{ uid, name }]))
@@ -144,6 +152,14 @@ export function planReplacement(world: ReplacementWorld): ReplacementPlan {
     lacking: lacking.map(({ name, why }) => ({ node: name, why })),
     missing: more.length - filled,
   }
+}
+
+/** Why a chosen Node does not count, in words; undefined if it does. */
+function lossReason(node: Node, silent: ReplacementWorld['silent']): string | undefined {
+  const taint = silent.get(node.metadata.uid ?? '')
+  const minutes = SILENT_MS / 60_000
+  const silence = `for ${minutes} minutes it has the taint ${taint ?? ''}, and no gateway reports from it`
+  return removalReason(node) ?? (taint === undefined ? undefined : silence)
 }
 
 /** `name` is undefined for a place that no node had. */
@@ -197,13 +213,13 @@ function isOfJoin({ metadata }: Node): boolean {
 }
 
 /** The nodes that may become gateways, the best one first. The zones of present gateways count as taken. */
-function bestNodes({ nodes, running, nodeSelector }: ReplacementWorld, released: ReadonlySet<string>) {
+function bestNodes({ nodes, running, silent, nodeSelector }: ReplacementWorld, released: ReadonlySet<string>) {
   const all = nodes
     .filter((node) => !uidOf(node).some((uid) => released.has(uid)))
     .map((node) => ({ node, traits: gatewayTraits(node) }))
     .filter(({ node, traits }) =>
       traits.isLabelled
-        ? removalReason(node) === undefined
+        ? lossReason(node, silent) === undefined
         : running.has(traits.node) && mayBecomeGateway(node) && isSelected(node, nodeSelector),
     )
     .map(({ node, traits }) => ({ ...traits, object: node }))

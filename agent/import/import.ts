@@ -5,9 +5,12 @@ export {
   type ImportMemory,
   type ImportPlan,
   type ImportWorld,
+  type MirroredObjects,
   newImportMemory,
   objectsOf,
+  ownedByMirror,
   planImports,
+  planPrune,
   replanServices,
 } from './plan-imports.ts'
 export {
@@ -18,5 +21,4 @@ export {
   derivedAmong,
   planDerived,
 } from './plan-derived.ts'
-export { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
 export type { ServicePlan } from './plan-service.ts'

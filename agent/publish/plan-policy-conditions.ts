@@ -98,6 +98,10 @@ function unreadFinding({ metadata }: Pick<AccessPolicy, 'metadata'>): ConditionF
     : valid('False', 'PolicyFileInvalid', `closed until this file is valid: ${file}`)
 }
 
+/** The broker alone knows which labels have been vouched for. */
+const LABELS_TRUSTED =
+  'labels of members are their own word unless their join token states them or operators of the broker approve joins'
+
 /** Only a part that is not understood makes it invalid. All else is in force as written, and reported. */
 function policyFinding(policy: AccessPolicy, rules: AccessRules, missing: readonly string[]): ConditionFinding {
   const unread = unreadFinding(policy)
@@ -109,8 +113,10 @@ function policyFinding(policy: AccessPolicy, rules: AccessRules, missing: readon
   if (unknownIds.length > 0) notes.push(['PolicyNamesUnknown', `names no members: ${listed(unknownIds)}`])
   if (missing.length > 0) notes.push(['PolicyTargetMissing', `no ServiceExport: ${listed(missing)}`])
   const [first, ...more] = notes.map(([reason]) => reason)
-  if (first === undefined) return valid('True', 'PolicyInForce', '')
-  const message = notes.map(([, text]) => text).join('; ')
+  const isByLabels = policy.spec.from.some(({ selector = {} }) => Object.keys(selector).length > 0)
+  const trust = isByLabels && !namesNobody && unknownParts.length === 0 ? [LABELS_TRUSTED] : []
+  const message = [...notes.map(([, text]) => text), ...trust].join('; ')
+  if (first === undefined) return valid('True', 'PolicyInForce', message)
   return valid(unknownParts.length > 0 ? 'False' : 'True', joinReasons([first, ...more]), message)
 }
 

@@ -25,11 +25,15 @@ export {
 export {
   type Ranges,
   SeenRanges,
+  areSameLabels,
   areSameRanges,
+  changeOf,
   isAskedAbout,
+  labelsText,
   rangesHash,
   rangesOf,
   widened,
+  withAccepted,
   withRanges,
 } from './changed-ranges.ts'
 export {

@@ -1,6 +1,6 @@
 /**
- * Address ranges that a member states in place of those that an operator accepted. They wait in the member's row, and
- * the accepted ones stay in force. Pure.
+ * Address ranges and labels that a member states in place of those that an operator accepted. They wait in the member's
+ * row, and the accepted ones stay in force: policies of others believe labels. Pure.
  *
  *   in force ──states others──► waits ──accept──► in force
  *      ▲                         │ └──refuse──► refused: until it states others
@@ -12,9 +12,14 @@ import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { type ChangedRanges, type MemberRow, isLive } from '../store/store.ts'
 
-export type Ranges = Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'>
+export interface Ranges extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'> {
+  /** Only if they differ from the accepted ones. */
+  readonly labels?: ClusterFacts['labels']
+}
 
 const FIELDS = ['podCIDRs', 'serviceCIDRs', 'neededCIDRs'] as const
+
+export type WaitingField = (typeof FIELDS)[number] | 'labels'
 
 /** Whether an operator decides about the ranges of this member. */
 export function isAskedAbout({ approve }: Pick<MemberRow, 'approve'>, rules: { readonly approve?: boolean }): boolean {
@@ -25,9 +30,38 @@ export function rangesOf({ podCIDRs, serviceCIDRs, neededCIDRs }: Ranges): Range
   return { podCIDRs, serviceCIDRs, ...(neededCIDRs === undefined ? {} : { neededCIDRs }) }
 }
 
-/** The facts with these ranges in place of their own. */
-export function withRanges({ neededCIDRs: _own, ...rest }: ClusterFacts, ranges: Ranges): ClusterFacts {
-  return { ...rest, ...rangesOf(ranges) }
+/** The facts with these ranges, and labels if any, in place of their own. */
+export function withRanges({ neededCIDRs: own, ...rest }: ClusterFacts, ranges: Ranges): ClusterFacts {
+  const { labels } = ranges
+  // Labels alone wait without node networks, which change meanwhile.
+  const kept = labels !== undefined && own !== undefined ? { neededCIDRs: own } : {}
+  return { ...rest, ...kept, ...rangesOf(ranges), ...(labels === undefined ? {} : { labels }) }
+}
+
+/** The accepted facts with what of the stated ones waits for nobody. Takes the fields that wait. */
+export function withAccepted(
+  stated: ClusterFacts,
+  accepted: ClusterFacts,
+  waits: readonly WaitingField[],
+): ClusterFacts {
+  const { neededCIDRs: _own, ...rest } = stated
+  const ranges = rangesOf(waits.some((field) => field !== 'labels') ? accepted : stated)
+  return { ...rest, ...ranges, labels: waits.includes('labels') ? accepted.labels : stated.labels }
+}
+
+/** What waits of the stated facts. Takes the fields that wait. */
+export function changeOf(stated: ClusterFacts, waits: readonly WaitingField[]): Ranges {
+  const { labels, podCIDRs, serviceCIDRs } = stated
+  const ranges = waits.some((field) => field !== 'labels') ? rangesOf(stated) : { podCIDRs, serviceCIDRs }
+  return { ...ranges, ...(waits.includes('labels') ? { labels } : {}) }
+}
+
+/** Whether all that waited is part of the facts. */
+export function isInForce(waited: Ranges, { podCIDRs, serviceCIDRs, neededCIDRs, labels }: ClusterFacts): boolean {
+  const isOfLabels = waited.labels !== undefined
+  const needed = isOfLabels && waited.neededCIDRs === undefined ? [] : (neededCIDRs ?? [])
+  const ranges = { podCIDRs, serviceCIDRs, neededCIDRs: needed }
+  return areSameRanges(waited, isOfLabels ? { ...ranges, labels } : ranges)
 }
 
 export function areSameRanges(one: Ranges, other: Ranges): boolean {
@@ -40,8 +74,9 @@ export function rangesHash(ranges: Ranges): string {
 }
 
 function rangesText(ranges: Ranges): string {
-  const { podCIDRs, serviceCIDRs, neededCIDRs = [] } = ranges
-  return canonicalJson({ podCIDRs, serviceCIDRs, neededCIDRs })
+  const { podCIDRs, serviceCIDRs, neededCIDRs = [], labels } = ranges
+  // A fingerprint of ranges alone is that of earlier releases.
+  return canonicalJson({ podCIDRs, serviceCIDRs, neededCIDRs, ...(labels === undefined ? {} : { labels }) })
 }
 
 /** The fields of the stated ranges with addresses that the accepted ranges of the same field do not contain. */
@@ -52,10 +87,23 @@ export function widened(stated: Ranges, accepted: Ranges): (typeof FIELDS)[numbe
   })
 }
 
+/** Whether the members' labels are the same. */
+export function areSameLabels(one: ClusterFacts['labels'], other: ClusterFacts['labels']): boolean {
+  return canonicalJson(one) === canonicalJson(other)
+}
+
+/** The labels as text, for people. */
+export function labelsText(labels: ClusterFacts['labels']): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
+  return pairs.length === 0 ? 'no labels' : `labels ${pairs.sort().join(', ')}`
+}
+
 /** The note for the list of members. Undefined if no ranges wait. */
 export function rangesNote({ changed }: Pick<MemberRow, 'changed'>): string | undefined {
   if (changed === undefined) return undefined
-  const what = [...changed.podCIDRs, ...changed.serviceCIDRs, ...(changed.neededCIDRs ?? [])].join(', ')
+  const { podCIDRs, serviceCIDRs, neededCIDRs = [], labels } = changed
+  const ranges = [...podCIDRs, ...serviceCIDRs, ...neededCIDRs].join(', ')
+  const what = labels === undefined ? ranges : `${ranges}, with ${labelsText(labels)}`
   if (changed.refusedAtMs !== undefined)
     return `the cluster states ranges that an operator refused (RangesRefusedByOperator): ${what}`
   return `the cluster states ranges that wait for approval (RangesAwaitApproval): ${what}`
@@ -73,6 +121,6 @@ export class SeenRanges {
   accepted(row: MemberRow | undefined): boolean {
     const waited = this.#waited
     this.#waited = row?.changed
-    return isLive(row) && row.changed === undefined && waited !== undefined && areSameRanges(waited, row.facts)
+    return isLive(row) && row.changed === undefined && waited !== undefined && isInForce(waited, row.facts)
   }
 }

@@ -22,6 +22,7 @@ import type {
 import { RefusedError } from '../../protocol/protocol.ts'
 import { certificatesFromPem, createJoinToken, fingerprint, hashTokenSecret } from '../../protocol/identity/identity.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { labelsText } from '../addresses/addresses.ts'
 import { type AuditedCommand, type AuditedCommandDeps, auditedCommand } from '../audit/audit.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config/config.ts'
 import { bundleOf, signingAuthority } from '../identity/identity.ts'
@@ -42,7 +43,7 @@ import {
   waitingJoins,
   waitingSummaries,
 } from '../members/members.ts'
-import { changeQuota } from '../records/records.ts'
+import { admitLabels, changeQuota, refusedFacts } from '../records/records.ts'
 import {
   AUTHORITY_KEY,
   DATABASE_FILE,
@@ -94,6 +95,7 @@ export class MemberCommands {
   ): Promise<MadeToken> {
     const pin = await readPin(this.#log, this.#init.state.stateDir)
     const { cluster, ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [], approve } = init
+    const labels = labelsOf(init)
     const asks = approve === undefined ? {} : { approve }
     const subject = act === 'cluster.rekey' && cluster !== undefined ? { subject: cluster } : {}
     const details = {
@@ -101,6 +103,7 @@ export class MemberCommands {
       ttlSeconds: ttlMs / 1000,
       uses,
       allowedCIDRs,
+      ...(labels === undefined ? {} : { labels: labelsText(labels) }),
       ...asks,
     }
     return auditedCommand(
@@ -123,6 +126,8 @@ export class MemberCommands {
     const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
     checkInit(ttlMs, uses)
     checkAllowed(allowedCIDRs)
+    const labels = labelsOf(init)
+    if (labels !== undefined) checkLabels(labels)
     const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
     const nowMs = this.#clock.now()
     const { advertise, clusterset } = settingsOf(this.#init.state)
@@ -138,6 +143,7 @@ export class MemberCommands {
       pins: [caPin, ...otherPins],
       ...(cluster === undefined ? {} : { cluster }),
       ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
+      ...(labels === undefined ? {} : { labels }),
       ...(init.approve === true ? { approve: true } : {}),
     }
     if (cluster !== undefined) checkNewId(tx, cluster)
@@ -301,6 +307,17 @@ function checkAllowed(cidrs: readonly string[]): void {
   }
 }
 
+/** Undefined if there are none. */
+function labelsOf({ labels = {} }: TokenInit): TokenInit['labels'] {
+  return Object.keys(labels).length === 0 ? undefined : labels
+}
+
+/** Throws RefusedError for labels that a member could not have. */
+function checkLabels(labels: NonNullable<TokenInit['labels']>): void {
+  const problem = admitLabels(labels)
+  if (problem !== undefined) throw refusedFacts(problem)
+}
+
 function summary(view: LogView, id: string, row: TokenRow, nowMs: number): TokenSummary {
   const { createdAtMs, expiresAtMs, usesLeft, cluster } = row
   const held = waitingJoins(view, nowMs).filter(({ token }) => token === id)
@@ -313,6 +330,7 @@ function summary(view: LogView, id: string, row: TokenRow, nowMs: number): Token
     usesLeft,
     ...(cluster === undefined ? {} : { cluster }),
     allowedCIDRs: row.allowedCIDRs ?? [],
+    ...(row.labels === undefined ? {} : { labels: row.labels }),
     approve: row.approve === true,
     usedBy: row.uses.map((use) => use.cluster),
     heldBy: held.map((one) => one.cluster),

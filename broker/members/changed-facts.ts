@@ -1,6 +1,7 @@
 /**
- * Facts that a member states after its join. Where an operator approves joins, ranges that a member states later need
- * approval too. Otherwise a cluster could be accepted with harmless ranges and then claim those of another member.
+ * Facts that a member states after its join. Where an operator approves joins, ranges and labels that a member states
+ * later need approval too. Otherwise a cluster could be accepted with harmless ranges and then claim those of another
+ * member, or with harmless labels and then those that access policies let in. Labels of its token it never changes.
  * Each function runs inside a transaction.
  */
 import type { ClusterId } from '../../model/model.ts'
@@ -11,11 +12,14 @@ import { reasonOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import {
   type Ranges,
+  areSameLabels,
   areSameRanges,
+  changeOf,
   isAskedAbout,
+  labelsText,
   rangesHash,
-  rangesOf,
   widened,
+  withAccepted,
   withRanges,
 } from '../addresses/addresses.ts'
 import { type Audit, renumberedDetail } from '../audit/audit.ts'
@@ -23,6 +27,7 @@ import { type Refusal, type WriteContext, type WriteRules, refusal } from '../re
 import { type MemberRow, type RecordLog, type Transaction, isLive, timeText } from '../store/store.ts'
 import { hitBy } from './member-addresses.ts'
 import { changeFacts } from './membership.ts'
+import { fixedLabel, labelsWith } from './token-labels.ts'
 import { MAX_RENUMBERS } from './waiting-joins.ts'
 
 export interface StatedFacts {
@@ -37,29 +42,41 @@ export interface StatedFacts {
 }
 
 /**
- * Takes the facts. Ranges that need approval are left out and wait. Required ranges (node networks) are not known at
+ * Takes the facts. Ranges and labels that need approval are left out and wait. Required ranges (node networks) are not known at
  * the join and change with the nodes, so they wait only if other members would be renumbered. Throws RefusedError.
  */
 export function stateFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): StatedFacts {
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return { renumbered: [] }
+  const stated = stateChange(tx, { ...facts, labels: labelsWith(facts.labels, row.tokenLabels) }, row, context)
+  const fixed = fixedLabel(facts.labels, row.tokenLabels)
+  if (fixed === undefined || stated.refused !== undefined) return stated
+  const text = `${fixed} is stated by the join token of this cluster, and stays ${row.tokenLabels?.[fixed]}`
+  return { ...stated, refused: refusal('labels', text, 'LabelFixedByToken') }
+}
+
+function stateChange(tx: Transaction, facts: ClusterFacts, row: MemberRow, context: WriteContext): StatedFacts {
   if (!isAskedAbout(row, context.rules)) return taken(tx, facts, context)
-  const isAccepted = row.changed?.acceptedAtMs !== undefined && areSameRanges(row.changed, facts)
-  const field = widened(facts, row.facts).at(0)
-  if (field === undefined || isAccepted) return taken(tx, facts, context)
+  const wider = widened(facts, row.facts)
+  const labels = areSameLabels(facts.labels, row.facts.labels) ? [] : (['labels'] as const)
+  if (wider.length + labels.length === 0) return taken(tx, facts, context)
   // Facts that would be refused anyway do not wait: this call throws for them.
   const renumbers = hitBy(tx, { ...row, facts }, context)
-  if (field === 'neededCIDRs' && renumbers.length === 0) return taken(tx, facts, context)
-  const isKnown = row.changed !== undefined && areSameRanges(row.changed, facts)
+  const ranges = wider.some((field) => field !== 'neededCIDRs') || renumbers.length > 0 ? wider : []
+  const waits = [...ranges, ...labels]
+  const [field] = waits
+  const change = changeOf(facts, waits)
+  const known = row.changed !== undefined && areSameRanges(row.changed, change) ? row.changed : undefined
+  if (field === undefined || known?.acceptedAtMs !== undefined) return taken(tx, facts, context)
   const shown = renumbers.slice(0, MAX_RENUMBERS)
-  const changed = isKnown ? row.changed : { ...rangesOf(facts), sinceMs: context.nowMs, renumbers: shown }
-  const kept = withRanges(facts, row.facts)
+  const changed = known ?? { ...change, sinceMs: context.nowMs, renumbers: shown }
+  const kept = withAccepted(facts, row.facts, waits)
   const rest = changeFacts(tx, kept, context, changed)
   return {
     ...(rest.changed ? { taken: kept } : {}),
     renumbered: rest.renumbered,
     refused: rangesRefusal(field, { changed, facts: row.facts }, context.cluster),
-    ...(isKnown ? {} : { waits: { ranges: rangesOf(facts), renumbers: shown } }),
+    ...(known !== undefined ? {} : { waits: { ranges: change, renumbers: shown } }),
   }
 }
 
@@ -101,16 +118,18 @@ function rangesRefusal(
   cluster: string,
 ): Refusal {
   const fingerprint = keyFingerprint(rangesHash(changed))
-  const force = [...facts.podCIDRs, ...facts.serviceCIDRs].join(', ')
-  const stay = `the accepted ranges (${force}) stay in effect`
+  const isOfLabels = field === 'labels'
+  const what = isOfLabels ? 'labels' : 'ranges'
+  const force = isOfLabels ? labelsText(facts.labels) : [...facts.podCIDRs, ...facts.serviceCIDRs].join(', ')
+  const stay = `the accepted ${what} (${force}) stay in effect`
   if (changed.refusedAtMs !== undefined) {
-    const text = `an operator of the broker refused these ranges at ${timeText(changed.refusedAtMs)}: ${stay}`
+    const text = `an operator of the broker refused these ${what} at ${timeText(changed.refusedAtMs)}: ${stay}`
     return refusal(field, text, 'RangesRefusedByOperator')
   }
   const how = `sealane cluster accept ${cluster} --fingerprint ${fingerprint}`
   return refusal(
     field,
-    `these ranges wait for approval by an operator, and ${stay}; on the broker, run: ${how}`,
+    `these ${what} wait for approval by an operator, and ${stay}; on the broker, run: ${how}`,
     'RangesAwaitApproval',
   )
 }

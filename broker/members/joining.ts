@@ -305,6 +305,7 @@ export class Joining {
         cluster,
         facts: request.facts,
         allowedCIDRs: row.allowedCIDRs ?? [],
+        tokenLabels: row.labels,
         certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs, authority: issued.authority },
         handedOut,
         keyHash,
@@ -379,9 +380,10 @@ export class Joining {
     const { membersPerClusterset: membersLimit } = this.#init.limits
     return lookAtJoin(log, (tx) => {
       const { row } = checkToken(tx, request.secret, { cluster, keyHash, nowMs: clock.now() })
-      const { allowedCIDRs = [] } = row
+      const { allowedCIDRs = [], labels: tokenLabels } = row
       const { facts } = request
-      const join = { cluster, allowedCIDRs, facts, certificate: NO_CERTIFICATE, keyHash, membersLimit, renewalGraceMs }
+      const given = { allowedCIDRs, tokenLabels, certificate: NO_CERTIFICATE }
+      const join = { cluster, ...given, facts, keyHash, membersLimit, renewalGraceMs }
       const may = { entitled: row.cluster === cluster, connected: isConnected(cluster) }
       const handedOut = NOTHING_HANDED_OUT
       return joinMember(tx, { ...join, ...may, handedOut }, this.#context(cluster))

@@ -16,6 +16,7 @@ import {
   membersOf,
   nextIndex,
   overlapsOf,
+  rangesOf,
   removeClusterRecord,
   statesIpv6,
   widened,
@@ -49,6 +50,7 @@ import { contactOf, forgetContact } from './contact.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
 import { awaitedMember } from './returning-members.ts'
 import { checkSettled, isAwaiting } from './settling.ts'
+import { labelsWith } from './token-labels.ts'
 
 /** Throws RefusedError for a reserved id, unless a live member already has it. */
 export function checkNewId(view: LogView, id: ClusterId): void {
@@ -61,6 +63,8 @@ export interface JoinDecision {
   readonly facts: ClusterFacts
   /** Public ranges that the token allows the member to state, as CIDRs. */
   readonly allowedCIDRs: readonly string[]
+  /** Labels that the token states. Undefined: those of its earlier token stay. */
+  readonly tokenLabels?: Readonly<Record<string, string>> | undefined
   readonly certificate: IssuedCertificate
   /** The certificate and the authorities that are sent with it. */
   readonly handedOut: HandedOut
@@ -90,7 +94,9 @@ export interface JoinOutcome {
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): JoinOutcome {
   const { cluster, certificate, handedOut, keyHash, allowedCIDRs } = join
   const old = tx.get('member', cluster)
-  const facts = acceptedFacts(join, old, context)
+  const tokenLabels = join.tokenLabels ?? old?.tokenLabels
+  const stated = { ...join.facts, labels: labelsWith(join.facts.labels, tokenLabels) }
+  const facts = withTokenLabels(acceptedFacts({ ...join, facts: stated }, old, context), tokenLabels)
   refuseSpace(facts, allowedCIDRs)
   if (isLive(old)) checkTakeover(tx, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
@@ -102,6 +108,7 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     index: given?.index ?? newIndex(tx),
     facts,
     allowedCIDRs,
+    ...(tokenLabels === undefined ? {} : { tokenLabels }),
     translated: given?.translated ?? false,
     blocks: given?.blocks ?? {},
     joinedAtMs: context.nowMs,
@@ -126,8 +133,8 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 }
 
 /**
- * The facts that take effect. A live member that joins again without a new approval keeps the ranges that were
- * accepted. Other ranges that it states wait for approval once it publishes. What its join does not state, and an agent
+ * The facts that take effect. A live member that joins again without a new approval keeps the ranges and labels
+ * that were accepted. Others that it states wait for approval once it publishes. What its join does not state, and an agent
  * does, stays as it was last stated.
  */
 function acceptedFacts(
@@ -144,7 +151,13 @@ function acceptedFacts(
     ...(properties === undefined ? {} : { properties }),
   }
   if (accepted === true || !isAskedAbout(old, rules)) return facts
-  return widened(facts, old.facts).length === 0 ? facts : withRanges(facts, old.facts)
+  // Labels of a new token are not the member's word. joinMember() adds them.
+  const { labels } = old.facts
+  return { ...(widened(facts, old.facts).length === 0 ? facts : withRanges(facts, rangesOf(old.facts))), labels }
+}
+
+function withTokenLabels(facts: ClusterFacts, tokenLabels: MemberRow['tokenLabels']): ClusterFacts {
+  return { ...facts, labels: labelsWith(facts.labels, tokenLabels) }
 }
 
 /** Limit of certificates per key: repetitions of a request that may be in progress at once. */
@@ -194,12 +207,13 @@ class OnlyLooked extends Error {
  */
 export function changeFacts(
   tx: Transaction,
-  facts: ClusterFacts,
+  stated: ClusterFacts,
   context: WriteContext,
   ranges?: ChangedRanges,
 ): { readonly changed: boolean; readonly renumbered: readonly ClusterId[] } {
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return { changed: false, renumbered: [] }
+  const facts = withTokenLabels(stated, row.tokenLabels)
   const { changed: before, ...rest } = row
   const changed = canonicalJson(row.facts) !== canonicalJson(facts)
   if (!changed && before === ranges) return { changed: false, renumbered: [] }

@@ -101,6 +101,8 @@ function rowOf(
     index: old?.index ?? heldIndex(tx, held.index),
     facts,
     allowedCIDRs,
+    // Which of them its token stated is lost with the token: none of them may change by the member's word.
+    ...(Object.keys(facts.labels).length === 0 ? {} : { tokenLabels: facts.labels }),
     translated: held.globalCIDRs.length > 0,
     blocks,
     // The exact time is lost: it joined at some time after the backup.

@@ -15,7 +15,7 @@ import type { Answer, AnswerInit, WaitingSummary } from '../../protocol/admin/ad
 import { type ClusterFacts, RefusedError } from '../../protocol/protocol.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/identity.ts'
-import { rangesHash } from '../addresses/addresses.ts'
+import { labelsText, rangesHash, rangesOf } from '../addresses/addresses.ts'
 import { quote } from '../records/records.ts'
 import {
   type AuditValue,
@@ -208,7 +208,7 @@ export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number):
   const member = tx.get('member', id)
   const ranges = rangesMeant(tx, { id, hash, nowMs })
   if (ranges !== undefined) return answerRanges(tx, ranges, { acceptedAtMs: nowMs })
-  if (isLive(member) && hash === rangesHash(member.facts))
+  if (isLive(member) && hash !== undefined && hashesInForce(member).includes(hash))
     return { id, fingerprint: keyFingerprint(hash), token: '', repeated: true }
   // The join was accepted before, and the cluster has joined since.
   if (waitingJoins(tx, nowMs, id).length === 0 && isLive(member)) {
@@ -254,6 +254,13 @@ export function waitingDetails({ token, row }: WaitingJoin): Readonly<Record<str
   return { fingerprint: keyFingerprint(row.keyHash), token, address: row.address, podCIDRs, serviceCIDRs, version }
 }
 
+/** Hashes of ranges, with and without labels, that may have waited and are in force now. */
+function hashesInForce({ facts }: MemberRow): readonly string[] {
+  const { podCIDRs, serviceCIDRs, labels } = facts
+  const ranges = rangesOf(facts)
+  return [ranges, { ...ranges, labels }, { podCIDRs, serviceCIDRs, labels }].map(rangesHash)
+}
+
 interface WaitingRanges {
   readonly id: string
   readonly row: MemberRow & { readonly changed: ChangedRanges }
@@ -295,9 +302,10 @@ function answerRanges(
 export function rangesDetails(view: LogView, id: string): Readonly<Record<string, AuditValue>> | undefined {
   const row = view.get('member', id)
   if (!isLive(row) || row.changed === undefined) return undefined
-  const { podCIDRs, serviceCIDRs, neededCIDRs = [], renumbers } = row.changed
+  const { podCIDRs, serviceCIDRs, neededCIDRs = [], renumbers, labels } = row.changed
   const fingerprint = keyFingerprint(rangesHash(row.changed))
-  return { fingerprint, podCIDRs, serviceCIDRs, neededCIDRs, renumbers, before: row.facts.podCIDRs }
+  const more = labels === undefined ? {} : { labels: labelsText(labels) }
+  return { fingerprint, podCIDRs, serviceCIDRs, neededCIDRs, renumbers, before: row.facts.podCIDRs, ...more }
 }
 
 function rangesSummary(id: string, row: MemberRow): readonly WaitingSummary[] {
@@ -315,7 +323,7 @@ function rangesSummary(id: string, row: MemberRow): readonly WaitingSummary[] {
       lastAskedMs: sinceMs,
       podCIDRs,
       serviceCIDRs,
-      labels: row.facts.labels,
+      labels: row.changed.labels ?? row.facts.labels,
       version: row.facts.version,
       neededCIDRs,
       renumbers,

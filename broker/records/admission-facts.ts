@@ -30,7 +30,7 @@ import {
   first,
   refusal,
   reservedRanges,
-} from './admission-checks.ts'
+} from './admission.ts'
 
 /** What a cluster states becomes its Cluster record. */
 const FORMS = RECORD_FORMS.Cluster.fields.spec.fields
@@ -56,10 +56,15 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
     ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
     () => admitDisjoint(facts),
     () => admitNeeded(facts.neededCIDRs ?? []),
-    () => checkForm(FORMS.labels, facts.labels, 'labels'),
+    () => admitLabels(facts.labels),
     () => (facts.properties === undefined ? undefined : checkForm(FORMS.properties, facts.properties, 'properties')),
     () => checkText('version', plainProblem(facts.version, 0, 64)),
   )
+}
+
+/** Undefined if a member may have these labels. */
+export function admitLabels(labels: ClusterFacts['labels']): Refusal | undefined {
+  return checkForm(FORMS.labels, labels, 'labels')
 }
 
 function admitPodCidr(field: string, text: string): Refusal | undefined {

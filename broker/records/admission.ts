@@ -2,19 +2,42 @@
  * Validates what a member wants to publish. Pure. An admitted record can be sent unchanged to every other member: a
  * refused one never reaches the kernel or the DNS of another cluster.
  */
-import { KEY_FORMS, RECORD_FORMS, quote, textProblem } from '../../model/grammar/grammar.ts'
-import { type EndpointBody, type MemberRecord, endpointName, guardedNamespace } from '../../model/model.ts'
-import type { Prefix } from '../../model/addresses/addresses.ts'
-import { admitSlice } from './admission-slice.ts'
 import {
-  type ClustersetRanges,
-  type Refusal,
-  checkForm,
-  checkOuterAddress,
-  checkText,
-  first,
-  refusal,
-} from './admission-checks.ts'
+  type Address,
+  type AddressClass,
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import {
+  type FormOf,
+  KEY_FORMS,
+  MAX_SLICE_ADDRESSES,
+  RECORD_FORMS,
+  SLICE_ADDRESSES,
+  addressIn,
+  countProblem,
+  formProblem,
+  quote,
+  sliceForm,
+  textProblem,
+} from '../../model/grammar/grammar.ts'
+import {
+  CLUSTERSET_IPV6_PREFIX,
+  type EndpointBody,
+  type EndpointSliceBody,
+  LANE_ADDRESS_RANGE,
+  type MemberRecord,
+  type PublishedEndpoint,
+  endpointName,
+  excessNameLength,
+  guardedNamespace,
+} from '../../model/model.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
+import { RefusedError } from '../../protocol/protocol.ts'
 
 export interface AdmissionContext {
   /** Cluster id of the certificate. */
@@ -113,4 +136,187 @@ function admitPublicKey(field: string, key: string, context: AdmissionContext): 
     `${quote(key)} is a key of cluster ${quote(owner)}, which stated it first: expected a key of its own for each gateway`,
     'PublicKeyTaken',
   )
+}
+
+// EndpointSlices: other clusters send packets to their addresses and put them into DNS answers.
+
+interface SliceContext {
+  readonly cluster: string
+  readonly namespace: string
+  readonly podCIDRs: readonly Prefix[]
+}
+
+function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
+  const malformed = checkSize(body) ?? checkForm(sliceForm(body), body, '', SLICE_ADDRESSES)
+  if (malformed !== undefined) return malformed
+  for (const [i, endpoint] of body.endpoints.entries()) {
+    const refused = admitEndpointOfSlice(`endpoints[${i}]`, endpoint, body, context)
+    if (refused !== undefined) return refused
+  }
+  return undefined
+}
+
+/** Also called before any other work on the slice. */
+export function checkSize({ endpoints }: EndpointSliceBody): Refusal | undefined {
+  const addresses = endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
+  if (addresses <= MAX_SLICE_ADDRESSES) return undefined
+  return refusal(
+    'endpoints',
+    `${addresses} addresses: expected at most ${MAX_SLICE_ADDRESSES} in one slice`,
+    'RecordTooLarge',
+  )
+}
+
+function admitEndpointOfSlice(
+  field: string,
+  endpoint: PublishedEndpoint,
+  body: EndpointSliceBody,
+  context: SliceContext,
+): Refusal | undefined {
+  for (const [i, text] of endpoint.addresses.entries()) {
+    const refused = admitAddress(`${field}.addresses[${i}]`, text, body, context.podCIDRs)
+    if (refused !== undefined) return refused
+  }
+  return admitHostname(`${field}.hostname`, endpoint.hostname, body, context)
+}
+
+function admitAddress(
+  field: string,
+  text: string,
+  body: EndpointSliceBody,
+  podCIDRs: readonly Prefix[],
+): Refusal | undefined {
+  const address = addressIn(text, body.addressType)
+  if (address === undefined) {
+    const form = sliceForm(body).fields.endpoints.item.fields.addresses.item
+    return checkText(field, textProblem(form, text))
+  }
+  const unusable = describeUnusable(address)
+  if (unusable === undefined && podCIDRs.some((prefix) => containsAddress(prefix, address))) return undefined
+  const own = podCIDRs.map(formatPrefix).join(', ')
+  const problem =
+    unusable === undefined
+      ? `outside the cluster's pod CIDRs: expected one inside ${own}`
+      : `${unusable}: expected one inside the cluster's pod CIDRs ${own}`
+  return refusal(field, `${quote(text)} is ${problem}`, 'AddressOutsidePods')
+}
+
+/** A hostname becomes part of a DNS name of its own, which must not be too long. */
+function admitHostname(
+  field: string,
+  hostname: string | undefined,
+  body: EndpointSliceBody,
+  context: SliceContext,
+): Refusal | undefined {
+  if (hostname === undefined || hostname === '') return undefined
+  const { cluster, namespace } = context
+  const { service } = body
+  const excess = excessNameLength({ hostname, cluster, service, namespace })
+  if (excess === 0) return undefined
+  const characters = hostname.length + cluster.length + service.length + namespace.length
+  return refusal(
+    field,
+    `${quote(hostname)}: the name ${quote(`${hostname}.${cluster}.${service}.…`)} needs ${characters} characters ` +
+      `in hostname, cluster, service and namespace: expected at most ${characters - excess} together`,
+    'HostnameTooLong',
+  )
+}
+
+// Single checks, also of what a cluster states about itself. Each returns undefined, or a refusal in one sentence.
+
+export interface Refusal {
+  readonly field: string
+  readonly reason: RefusalReason
+  /** Continues after the field: `"x": expected …`. */
+  readonly message: string
+  /** There is no room for the new version of the record. The previous version is still stored. */
+  readonly kept?: true
+}
+
+export function refusal(field: string, message: string, reason: RefusalReason = 'InvalidValue'): Refusal {
+  return { field, reason, message }
+}
+
+/** The first refusal. Later checks do not run, so they may rely on the earlier ones. */
+export function first(...checks: readonly (() => Refusal | undefined)[]): Refusal | undefined {
+  for (const check of checks) {
+    const refused = check()
+    if (refused !== undefined) return refused
+  }
+  return undefined
+}
+
+/** Checks the form of a value, whose field is `path`, except values of the forms in `apart`. */
+export function checkForm<T>(form: FormOf<T>, value: T, path = '', apart?: ReadonlySet<unknown>): Refusal | undefined {
+  const wrong = formProblem(form, value, apart)
+  return wrong && refusal(`${path}${wrong.field}`, wrong.problem)
+}
+
+export function checkText(field: string, problem: string | undefined): Refusal | undefined {
+  return problem === undefined ? undefined : refusal(field, problem)
+}
+
+export function checkCount(field: string, count: number, least: number, most: number): Refusal | undefined {
+  return checkText(field, countProblem(count, { least, most }))
+}
+
+const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
+  unspecified: 'an unspecified',
+  loopback: 'a loopback',
+  linkLocal: 'a link-local',
+  multicast: 'a multicast',
+  broadcast: 'the broadcast',
+}
+
+/** Undefined if the address can be used between clusters. */
+export function describeUnusable(address: Address): string | undefined {
+  const is = classifyAddress(address)
+  return is === 'usable' ? undefined : `${CLASS_WORDS[is]} address`
+}
+
+/** Ranges from which the broker allocates. */
+export interface ClustersetRanges {
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+}
+
+/** Ranges that no cluster may use as its own, with their purpose. */
+export function reservedRanges(ranges: ClustersetRanges): readonly (readonly [range: string, what: string])[] {
+  return [
+    [ranges.globalRange, "the clusterset's global range"],
+    [ranges.clustersetIpRange, 'the clusterset IP range'],
+    [CLUSTERSET_IPV6_PREFIX, 'the range of IPv6 clusterset IPs'],
+    [LANE_ADDRESS_RANGE, 'the addresses of lane devices'],
+  ]
+}
+
+/** Checks an address outside the tunnels: an address inside them would route a gateway's own packets back to itself. */
+export function checkOuterAddress(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {
+  const address = parseOrUndefined(text)
+  if (address === undefined) return refusal(field, `${quote(text)}: expected an IPv4 or IPv6 address`)
+  const inside = reservedRanges(ranges).find(([range]) => containsAddress(parsePrefix(range), address))
+  const unusable = inside === undefined ? describeUnusable(address) : `inside ${inside[0]} (${inside[1]})`
+  return unusable === undefined
+    ? undefined
+    : refusal(field, `${quote(text)} is ${unusable}: expected one that other clusters can reach`, 'AddressNotReachable')
+}
+
+export function parseOrUndefined(text: string): Address | undefined {
+  try {
+    return parseAddress(text)
+  } catch {
+    return undefined
+  }
+}
+
+// Refusals about a member as errors.
+
+/** The refusal of facts that a cluster states about itself. */
+export function refusedFacts({ reason, field, message }: Refusal): RefusedError {
+  return new RefusedError(reason, field, `${field}: ${message}`)
+}
+
+/** The refusal of a certificate that a cluster shows, or of its membership. */
+export function denied(reason: RefusalReason, message: string): RefusedError {
+  return new RefusedError(reason, 'certificate', message)
 }

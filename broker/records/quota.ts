@@ -22,7 +22,7 @@ import { clusterRecordKey } from '../addresses/addresses.ts'
 import type { BrokerMetrics } from '../config/config.ts'
 import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, isLive } from '../store/store.ts'
 import { quote } from '../../model/grammar/grammar.ts'
-import { type Refusal, refusal } from './admission-checks.ts'
+import { type Refusal, refusal } from './admission.ts'
 import { statusOf } from './status-records.ts'
 
 /**

@@ -18,8 +18,7 @@ import type { MemberKey } from '../../protocol/protocol.ts'
 import { contentHash, memberKey } from '../../protocol/codec/codec.ts'
 import { clusterSpec } from '../addresses/addresses.ts'
 import { type LogView, type RecordRow, SETTINGS_KEY, type Transaction, parseRecordKey } from '../store/store.ts'
-import { type ClustersetRanges, type Refusal, refusal } from './admission-checks.ts'
-import { type AdmissionContext, admitRecord } from './admission.ts'
+import { type AdmissionContext, type ClustersetRanges, type Refusal, admitRecord, refusal } from './admission.ts'
 import { checkQuota } from './quota.ts'
 
 // Ownership of WireGuard keys: a key belongs to the member that stated it first, until that member leaves. Other

@@ -1,9 +1,7 @@
 /** Admission of records, their writes, statuses and quotas. */
 export { quote } from '../../model/grammar/grammar.ts'
-export { type Refusal, denied, refusal, refusedFacts } from './admission-checks.ts'
-export { admitFacts, admitSpace, admitStatus, publicCIDRs } from './admission-facts.ts'
-export { checkSize } from './admission-slice.ts'
-export { admitRecord } from './admission.ts'
+export { admitFacts, admitLabels, admitSpace, admitStatus, publicCIDRs } from './admission-facts.ts'
+export { type Refusal, admitRecord, checkSize, denied, refusal, refusedFacts } from './admission.ts'
 export { RangeWarnings, changeQuota, countQuotas, quotaAndUse, quotaOf } from './quota.ts'
 export {
   type WriteContext,

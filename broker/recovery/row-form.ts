@@ -97,6 +97,7 @@ const member = object({
   index: count,
   facts,
   allowedCIDRs: optional(texts),
+  tokenLabels: optional(map(text)),
   keptCIDRs: optional(texts),
   claimed: optional(map(count)),
   notes: optional(texts),
@@ -122,6 +123,7 @@ const member = object({
   changed: optional(
     object({
       ...{ podCIDRs: texts, serviceCIDRs: texts, neededCIDRs: optional(texts), sinceMs: time, renumbers: texts },
+      labels: optional(map(text)),
       acceptedAtMs: optional(time),
       refusedAtMs: optional(time),
     }),
@@ -147,6 +149,7 @@ const FORMS: Readonly<Record<Scope, Form>> = {
     uses: list(object({ cluster: text, atMs: time, keyHash: text })),
     cluster: optional(text),
     allowedCIDRs: optional(texts),
+    labels: optional(map(text)),
     revokedAtMs: optional(time),
     approve: optional(flag),
     pins: optional(texts),

@@ -3,7 +3,7 @@ import type { MemberRecord } from '../../model/model.ts'
 import type { ClusterFacts, Peer } from '../../protocol/protocol.ts'
 import { keyFingerprint } from '../../protocol/identity/identity.ts'
 import type { Refusal } from '../records/records.ts'
-import { rangesHash } from '../addresses/addresses.ts'
+import { labelsText, rangesHash } from '../addresses/addresses.ts'
 import { type Audit, accepted, memberActor, memberSource, renumberedDetail } from '../audit/audit.ts'
 import type { Transaction } from '../store/store.ts'
 import type { StatedFacts } from '../members/members.ts'
@@ -42,7 +42,9 @@ export class PublishAudit {
     if (!this.allowsFacts()) return
     const { cluster: subject } = this.#peer
     const { podCIDRs, serviceCIDRs, neededCIDRs = [] } = ranges
-    const details = { podCIDRs, serviceCIDRs, neededCIDRs, fingerprint: keyFingerprint(rangesHash(ranges)), renumbers }
+    const labels = ranges.labels === undefined ? {} : { labels: labelsText(ranges.labels) }
+    const fingerprint = keyFingerprint(rangesHash(ranges))
+    const details = { podCIDRs, serviceCIDRs, neededCIDRs, fingerprint, renumbers, ...labels }
     this.#audit.keep(tx, { act: 'facts.waiting', result: 'ok', who: memberActor(this.#peer), subject, details })
   }
 

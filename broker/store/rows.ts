@@ -86,6 +86,8 @@ export interface MemberRow {
   readonly facts: ClusterFacts
   /** Public space that its token let it state, as CIDRs. Absent if it joined under an earlier release. */
   readonly allowedCIDRs?: readonly string[]
+  /** Labels that its token stated. They are in `facts`, and the member cannot change them. */
+  readonly tokenLabels?: Readonly<Record<string, string>>
   /** The part of `allowedCIDRs` that no token names: an earlier release accepted it. */
   readonly keptCIDRs?: readonly string[]
   /**
@@ -188,6 +190,8 @@ export interface TokenRow {
   readonly cluster?: string
   /** Public space that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[]
+  /** Labels of each member that joins with it. */
+  readonly labels?: Readonly<Record<string, string>>
   /** A cluster that joins with it waits until an operator accepts. */
   readonly approve?: true
   readonly revokedAtMs?: number
@@ -460,8 +464,10 @@ export function timeText(ms: number): string {
 
 // Rows that wait for an operator.
 
-/** Ranges that a member states instead of those that an operator accepted. */
+/** Ranges and labels that a member states instead of those that an operator accepted. */
 export interface ChangedRanges extends Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs' | 'neededCIDRs'> {
+  /** Labels that wait too. */
+  readonly labels?: ClusterFacts['labels']
   readonly sinceMs: number
   /**
    * Members that get global addresses, or lose their IPv6, if an operator accepts. Computed when the ranges were

@@ -427,7 +427,7 @@ function waitingRemark(waiting: readonly WaitingSummary[]): string {
 
 function addWaiting(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Lists clusters, and new ranges of members, that wait for approval, with their fingerprints.'
+  const text = 'Lists clusters, and new ranges or labels of members, that wait for approval, with their fingerprints.'
   addKubeOptions(
     subcommand(cluster, 'waiting', text, 'sealane cluster waiting --context hub'),
     seenOtherwise(LOCAL_BROKER),
@@ -473,7 +473,9 @@ function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
   const { id, what, isMember, renumbers, fingerprint } = row
   if (what === 'ranges') {
     const hit = renumbers.length > 0 ? `; if you accept them, ${renumbers.join(', ')} will use global addresses` : ''
-    return `${id}: this member reports ranges that differ from the accepted ones${hit}\n`
+    const labels = labelsCell(row)
+    const having = labels === '-' ? '' : `, with the labels ${labels}`
+    return `${id}: this member reports ranges or labels that differ from the accepted ones${having}${hit}\n`
   }
   const others = all.filter((one) => one.id === id && one.what === 'join' && one.fingerprint !== fingerprint)
   const lines = [

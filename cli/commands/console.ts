@@ -23,17 +23,20 @@ import {
 import { deniedHere } from './denied.ts'
 import { flowsHere } from './flows.ts'
 import { pagesOption, pagesToAsk } from './status.ts'
-import type { ConsoleSource, FactsInit } from '../status/console/console-source.ts'
+import type { ConsoleSource, ConsoleSources, ContextSource } from '../../compose/console/console.ts'
+import type { FactsInit } from '../status/console/console-source.ts'
 
 const TEXT =
-  'Serves a page about this cluster or site and opens it in the browser: problems, clusters, links, services with ' +
-  'shares, refused packets. It shows what you may read and changes nothing. Ends with Ctrl-C.'
+  'Serves a page about this cluster or site, or about several clusters, and opens it in the browser: problems, ' +
+  'clusters, links, services with shares, refused packets. It shows what you may read and changes nothing. Ends with ' +
+  'Ctrl-C.'
 const STANDARD_LISTEN = '127.0.0.1:9480'
 const MAX_TOKEN = 1024
 const MIN_TOKEN = 16
 const MAX_PEM = 1 << 20
 
-interface ConsoleOptions extends TargetOptions {
+interface ConsoleOptions extends Omit<TargetOptions, 'context'> {
+  readonly context?: readonly string[]
   readonly bundle?: string
   readonly listen: HostPort
   readonly tokenFile?: string
@@ -47,8 +50,8 @@ interface ConsoleOptions extends TargetOptions {
 
 /** Adds `sealane console`. */
 export function addConsoleCommand(program: Command, context: CommandContext): void {
-  const command = subcommand(program, 'console', TEXT, 'sealane console --context c1')
-  addTargetOptions(command, seenOtherwise(LOCAL_SITE))
+  const command = subcommand(program, 'console', TEXT, 'sealane console --context c1 --context c2')
+  addTargetOptions(command, seenOtherwise(LOCAL_SITE), true)
     .addOption(
       new Option('--bundle <file>', 'show a file written by "sealane gather" instead of the live state').conflicts([
         ...['context', 'kubeconfig', 'site', 'ask'],
@@ -70,20 +73,30 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
       const { readPageFiles, runConsole } = await import('../../compose/console/console.ts')
       const isStandard = command.getOptionValueSource('listen') !== 'cli'
       const access = await readAccess(options)
+      const [name, ...more] = new Set(options.context)
+      const contexts =
+        name === undefined || more.length === 0 ? undefined : await sourcesOf([name, ...more], options, context)
       const page = readPageFiles()
-      const kube = options.bundle === undefined ? targetToSee(command, context, options.site) : undefined
-      await withSource(kube, options, context, (source) =>
+      const work = (sources: ConsoleSources): Promise<void> =>
         runConsole(
           {
-            ...{ source, page, listen: options.listen, anyPort: isStandard, ...access },
+            ...{ ...sources, page, listen: options.listen, anyPort: isStandard, ...access },
             onOpen: (url) => {
               context.output.answer(`${url}\n`)
               if (options.browser) openBrowser(url, context)
             },
           },
           context.signal,
-        ),
-      )
+        )
+      if (contexts !== undefined) {
+        await work({ contexts })
+        return
+      }
+      const { kubeconfig, bundle, site } = options
+      const named =
+        name === undefined ? undefined : { ...(kubeconfig === undefined ? {} : { kubeconfig }), context: name }
+      const kube = named ?? (bundle === undefined ? targetToSee(command, context, site) : undefined)
+      await withSource(kube, options, context, (source) => work({ source }))
     })
 }
 
@@ -128,6 +141,35 @@ async function readShort(flag: string, file: string, most: number): Promise<Buff
   } catch (cause) {
     throw new UserError(`${flag} ${file}: ${messageOf(cause)}`, { cause })
   }
+}
+
+/** Throws UserError for too many, and for one that the kubeconfig does not have: waiting would not bring it. */
+async function sourcesOf(
+  names: readonly string[],
+  { kubeconfig, interval: everyMs, timeout: timeoutMs }: ConsoleOptions,
+  context: CommandContext,
+): Promise<readonly ContextSource[]> {
+  const { MOST_CONTEXTS } = await import('../../compose/console/console.ts')
+  if (names.length > MOST_CONTEXTS) {
+    throw new UserError(`--context: ${names.length} contexts: expected at most ${MOST_CONTEXTS}`, { exitCode: 2 })
+  }
+  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
+  const file = kubeconfig === undefined ? {} : { kubeconfig }
+  const known = contextNames({ ...file, env: envOf(context) }).names
+  const unknown = names.find((name) => !known.includes(name))
+  if (unknown !== undefined) {
+    throw new UserError(`--context ${unknown}: the kubeconfig has no such context`, {
+      exitCode: 2,
+      hint: 'see: kubectl config get-contexts',
+    })
+  }
+  const { contextSources } = await import('../status/console/console-source.ts')
+  const init: FactsInit = { everyMs, timeoutMs, clock: new SystemClock(), pages: [] }
+  return contextSources(
+    names.map((name) => ({ ...file, context: name })),
+    init,
+    context,
+  )
 }
 
 async function withSource(

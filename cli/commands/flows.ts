@@ -42,7 +42,7 @@ import {
 import { lookAgain, pagesOption, pagesToAsk, screenStart } from './status.ts'
 
 const TOP_TEXT =
-  'Shows who calls whom: calls, refusals, calls without an answer, octets and connect times, by service, by cluster that answers, or by calling namespace.'
+  'Shows who calls whom: calls, refusals, calls without an answer, time-outs among a sample of those that ended, octets and connect times, by service, by cluster that answers, or by calling namespace.'
 const FLOWS_TEXT =
   'Shows samples of calls between clusters, the latest last, with outcome and reason. `sealane top` counts all calls.'
 const PAGE = '/debug/flows'
@@ -97,6 +97,7 @@ function topColumns(group: FlowGroup): readonly Column<TopRow>[] {
     number('CALLS/S', ({ callsPerSecond }) => String(callsPerSecond)),
     number('REFUSED', ({ recent }) => String(recent.refused)),
     number('UNANSWERED', ({ recent }) => String(recent.unanswered)),
+    number('TIMED OUT', ({ recent }) => sampleText(recent)),
     number('BYTES/S', ({ bytesPerSecond }) => String(bytesPerSecond)),
     number('P50', ({ p50Ms }) => ms(p50Ms)),
     number('P90', ({ p90Ms }) => ms(p90Ms), true),
@@ -104,7 +105,13 @@ function topColumns(group: FlowGroup): readonly Column<TopRow>[] {
     number('TOTAL', ({ total }) => String(total.opened)),
     number('TOTAL REFUSED', ({ total }) => String(total.refused), true),
     number('TOTAL UNANSWERED', ({ total }) => String(total.unanswered), true),
+    number('TOTAL TIMED OUT', ({ total }) => sampleText(total), true),
   ]
+}
+
+/** Time-outs are counted in a sample. */
+function sampleText({ ended, timedOut }: TopRow['recent']): string {
+  return ended === 0 ? '-' : `${timedOut} of ${ended}`
 }
 
 interface FlowsOptions extends LookOptions, FlowFilter {}

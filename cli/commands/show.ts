@@ -7,6 +7,7 @@ import {
   type Condition,
   type Endpoint,
   type Kind,
+  MEMBERSHIP_NAME,
   type ServiceExport,
   type ServiceImport,
   findCondition,
@@ -130,10 +131,9 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
 }
 
-/** How packets get to the other cluster. */
-function wayText({ usingRelay, usingNat }: ConnectionRow): string {
-  if (usingRelay?.startsWith(RUNG_TCP_443) === true) return usingRelay
-  return usingRelay === undefined ? (usingNat ? 'yes' : 'no') : `relayed by ${usingRelay}`
+function rungText({ rung, usingRelay, usingNat }: ConnectionRow): string {
+  if (usingRelay !== undefined) return rung === RUNG_TCP_443 ? usingRelay : `relayed by ${usingRelay}`
+  return rung === 'direct' && usingNat ? 'direct, NAT' : (rung ?? '-')
 }
 
 const connections: View<ConnectionRow> = {
@@ -145,7 +145,10 @@ const connections: View<ConnectionRow> = {
     { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
     { title: 'STATE', cell: (row) => row.state },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
-    { title: 'NAT', cell: wayText },
+    {
+      title: 'RUNG',
+      cell: rungText,
+    },
     { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
     {
       title: 'LOSS',
@@ -168,10 +171,12 @@ const connections: View<ConnectionRow> = {
     { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
-  kinds: ['Gateway', 'Cluster'],
+  kinds: ['Gateway', 'Cluster', 'Endpoint', 'Membership'],
   async items(api, signal) {
-    await api.cache('Cluster').whenSynced(signal)
-    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now())
+    for (const kind of ['Cluster', 'Membership'] as const) await api.cache(kind).whenSynced(signal)
+    const endpoints = await sorted(api.cache('Endpoint'), signal)
+    const cluster = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
+    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now(), { cluster, endpoints })
   },
   note: (_rows, api) => notLinkedNote(api.cache('Cluster').list()),
 }

@@ -36,6 +36,7 @@ interface CreateOptions extends CommonOptions {
   readonly uses: number
   readonly clusterId?: string
   readonly allowCidr?: readonly string[]
+  readonly label?: readonly string[]
   readonly approve: boolean
   readonly out?: string
 }
@@ -85,23 +86,34 @@ function addCreate(token: Command, context: CommandContext): void {
       'public range that a cluster which joins with the token may claim, besides private ranges; may be given several times',
       collect(parseAllowed),
     )
+    .option(
+      '--label <key=value>',
+      'label of the cluster, which access policies of others may name and it cannot change; may be given several times',
+      collect(parseLabel),
+    )
     .option('--approve', 'a cluster that joins with the token waits for "sealane cluster accept"', false)
     .option('--out <file>', 'write the token into this new file, and print only the join command')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
       const kube = targetToChange(command, context)
-      const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], approve, out, output: format } = options
+      const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], label = [], approve, out, output: format } = options
+      const labels = label.length === 0 ? undefined : labelsOf(label)
       const make = () =>
-        withBroker({ ...options, kube }, context, (broker) =>
-          broker.createToken({
+        withBroker({ ...options, kube }, context, async (broker) => {
+          const token = await broker.createToken({
             ttlMs: ttl,
             uses,
             allowedCIDRs,
             ...(approve ? { approve } : {}),
+            ...(labels === undefined ? {} : { labels }),
             ...(clusterId === undefined ? {} : { cluster: clusterId }),
-          }),
-        )
+          })
+          if (labels === undefined || token.labels !== undefined) return token
+          // Without its labels the token would admit a cluster that states them itself.
+          await broker.revokeToken({ id: token.id })
+          throw new UserError('--label: this broker is of an earlier release, which has no labels of tokens')
+        })
       const made = out === undefined ? await make() : await writeTokenFile(out, make)
       const expires = new Date(made.expiresAtMs).toISOString()
       const value = { id: made.id, ...(out === undefined ? { token: made.text } : { file: out }), expires }
@@ -143,6 +155,7 @@ function addList(token: Command, context: CommandContext): void {
         { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
         { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
         { title: 'ALLOWS', cell: allowedCell },
+        { title: 'LABELS', cell: labelsCell, wide: true },
         { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
         { title: 'WAITING', cell: heldCell, wide: true },
         { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
@@ -171,6 +184,28 @@ function addRevoke(token: Command, context: CommandContext): void {
 
 function allowedCell({ allowedCIDRs }: TokenSummary): string {
   return allowedCIDRs.join(',') || '-'
+}
+
+function labelsCell({ labels = {} }: TokenSummary): string {
+  const pairs = Object.entries(labels).map(([key, value]) => `${key}=${value}`)
+  return pairs.join(',') || '-'
+}
+
+/** The broker checks key and value. Throws UserError. */
+function parseLabel(text: string): string {
+  if (!/^[^=]+=[^=]*$/.test(text)) throw new UserError(`--label ${quoted(text)}: expected KEY=VALUE`)
+  return text
+}
+
+function labelsOf(pairs: readonly string[]): Readonly<Record<string, string>> {
+  const labels = Object.fromEntries(
+    pairs.map((pair): [string, string] => {
+      const at = pair.indexOf('=')
+      return [pair.slice(0, at), pair.slice(at + 1)]
+    }),
+  )
+  if (Object.keys(labels).length < pairs.length) throw new UserError('--label: expected each key once')
+  return labels
 }
 
 function heldCell({ heldBy }: TokenSummary): string {

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
-import { type CommandContext, outputOption, parsed, siteOption } from './command-context.ts'
+import { type CommandContext, collect, outputOption, parsed, siteOption } from './command-context.ts'
 import type { OutputFormat } from './output.ts'
 import { lookTimeoutOption } from './timeout.ts'
 
@@ -25,8 +25,9 @@ export interface KubeTarget {
   readonly by?: 'KUBECONFIG' | '~/.kube/config'
 }
 
-export function addTargetOptions(command: Command, otherwise = LOCAL_SITE): Command {
-  return addKubeOptions(command.addOption(siteOption()), otherwise)
+/** With `isSeveral`, --context may be given several times: its value is a list. */
+export function addTargetOptions(command: Command, otherwise = LOCAL_SITE, isSeveral = false): Command {
+  return addKubeOptions(command.addOption(siteOption()), otherwise, isSeveral)
 }
 
 /** What addShowOptions() adds. */
@@ -59,9 +60,9 @@ const SITE = ['site', 'state']
 
 /**
  * `otherwise` names what the command is about if no cluster is selected. Undefined if it is about a cluster in any
- * case.
+ * case. With `isSeveral`, --context may be given several times.
  */
-export function addKubeOptions(command: Command, otherwise?: string): Command {
+export function addKubeOptions(command: Command, otherwise?: string, isSeveral = false): Command {
   const without = otherwise === undefined ? '' : `; without --context, --kubeconfig and KUBECONFIG: ${otherwise}`
   const rights = otherwise?.startsWith(LOCAL_BROKER) === true ? BROKER_RIGHTS : ''
   return command
@@ -70,12 +71,16 @@ export function addKubeOptions(command: Command, otherwise?: string): Command {
         SITE,
       ),
     )
-    .addOption(
-      new Option(
-        '--context <name>',
-        `a context of the kubeconfig (default: the current one)${without}${rights}`,
-      ).conflicts(SITE),
-    )
+    .addOption(contextOption(`${without}${rights}`, isSeveral).conflicts(SITE))
+}
+
+function contextOption(more: string, isSeveral: boolean): Option {
+  const several = isSeveral ? '; may be given several times' : ''
+  const option = new Option(
+    '--context <name>',
+    `a context of the kubeconfig (default: the current one)${several}${more}`,
+  )
+  return isSeveral ? option.argParser(collect((name) => name)) : option
 }
 
 /** The fallback of commands that are about a site. */

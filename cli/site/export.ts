@@ -1,10 +1,10 @@
 /** Creates or deletes a ServiceExport among the objects of a site or in a cluster. */
-import { connect } from 'node:net'
 import { removeUserObject, writeUserObject } from '../../kubeapi/files/files.ts'
 import { refOf } from '../../kubeapi/kube/kube.ts'
 import type { ServiceExport } from '../../model/model.ts'
-import { readMemberIdentity } from '../../protocol/membership/membership.ts'
-import { UserError, parseHostPort } from '../../runtime/runtime.ts'
+import { type MemberIdentity, readMemberIdentity } from '../../protocol/membership/membership.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError } from '../../runtime/runtime.ts'
 import type { OpenSite } from '../context/context.ts'
 
 export interface ServiceName {
@@ -42,29 +42,38 @@ export async function unexportService(site: OpenSite, service: ServiceName, sign
   return `${gone}the broker cannot be reached from here: other members may still call it ${until}\n`
 }
 
-const CONNECT_MS = 1000
+const CALL_MS = 3000
 
-/** Whether any known address of the broker accepts a connection. True for a site that is no member. */
-async function brokerAnswers(identity: string, signal: AbortSignal): Promise<boolean> {
-  const known = await readMemberIdentity(identity).catch(() => undefined)
+/**
+ * Whether the broker answers at any known address, by the way that the agent takes: through the proxy of the
+ * environment, and with a valid certificate. True for a site that is no member.
+ */
+async function brokerAnswers(directory: string, signal: AbortSignal): Promise<boolean> {
+  const known = await readMemberIdentity(directory).catch(() => undefined)
   if (known === undefined) return true
-  const addresses = [...known.brokerAddresses, ...(known.learnedAddresses ?? [])]
-  const answers = await Promise.all([...new Set(addresses)].map((address) => accepts(address, signal)))
+  const addresses = new Set([...known.brokerAddresses, ...(known.learnedAddresses ?? [])])
+  const answers = await Promise.all([...addresses].map((address) => answersAt(address, known, signal)))
   return answers.includes(true)
 }
 
-function accepts(address: string, signal: AbortSignal): Promise<boolean> {
-  const { host, port } = parseHostPort(address, 'broker address')
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, timeout: CONNECT_MS, signal })
-    const done = (answers: boolean): void => {
-      socket.destroy()
-      resolve(answers)
-    }
-    socket.once('connect', () => done(true))
-    socket.once('timeout', () => done(false))
-    socket.once('error', () => done(false))
-  })
+/** Throws the signal's reason. */
+async function answersAt(
+  text: string,
+  { caBundle: ca, clusterset }: MemberIdentity,
+  signal: AbortSignal,
+): Promise<boolean> {
+  // gRPC is loaded only by the commands that call a broker.
+  const { parseBrokerAddress } = await import('../../protocol/broker-addresses.ts')
+  const { BrokerBusyError } = await import('../../protocol/broker-client.ts')
+  const { probeServer } = await import('../../protocol/transport/probe-server.ts')
+  try {
+    const address = parseBrokerAddress(text)
+    await probeServer({ address, ca, clusterset, clock: new SystemClock(), timeoutMs: CALL_MS }, signal)
+    return true
+  } catch (error) {
+    signal.throwIfAborted()
+    return error instanceof BrokerBusyError
+  }
 }
 
 /** The ServiceExport of a service, without labels or annotations. */

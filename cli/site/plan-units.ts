@@ -32,6 +32,10 @@ export interface UnitsInit {
   readonly dnsPorts: readonly number[]
   /** The ports of the addresses at which the hub listens. */
   readonly hubPorts: readonly number[]
+  /** The UDP ports of the lanes of this node. */
+  readonly lanePorts: readonly number[]
+  /** The UDP port of the overlay. */
+  readonly overlayPort: number
   /** The port of each part's status page on loopback. */
   readonly statusPorts: Readonly<Record<UnitPart, number>>
 }
@@ -99,10 +103,9 @@ export function pageOf(text: string): string | undefined {
 const FIRST_FREE_PORT = 1024
 
 /** The rights that differ between the parts. Every part runs as root without capabilities besides these. */
-function rightsOf(part: UnitPart, { dnsPorts, hubPorts }: UnitsInit): readonly string[] {
+function rightsOf(part: UnitPart, init: UnitsInit): readonly string[] {
+  const isLow = portsOf(part, init).some((port) => port < FIRST_FREE_PORT)
   if (part === 'agent' || part === 'dns' || part === 'hub') {
-    const ports = { agent: [], dns: dnsPorts, hub: hubPorts }[part]
-    const isLow = ports.some((port) => port < FIRST_FREE_PORT)
     return [
       `CapabilityBoundingSet=${isLow ? 'CAP_NET_BIND_SERVICE' : ''}`,
       'PrivateDevices=yes',
@@ -113,7 +116,7 @@ function rightsOf(part: UnitPart, { dnsPorts, hubPorts }: UnitsInit): readonly s
     ]
   }
   return [
-    'CapabilityBoundingSet=CAP_NET_ADMIN',
+    `CapabilityBoundingSet=CAP_NET_ADMIN${isLow ? ' CAP_NET_BIND_SERVICE' : ''}`,
     // Both write settings below /proc/sys/net and /sys/class/net, so these are not read-only.
     'ProtectKernelTunables=no',
     'RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK',
@@ -123,6 +126,17 @@ function rightsOf(part: UnitPart, { dnsPorts, hubPorts }: UnitsInit): readonly s
     'CPUWeight=900',
     ...(part === 'gateway' ? GATEWAY_RIGHTS : ['PrivateDevices=yes']),
   ]
+}
+
+/**
+ * The ports that a part binds. Those of devices count, too: the kernel binds the port of a WireGuard or VXLAN device
+ * with the rights of the process that switches the device on, and wireguard-go has the rights of the gateway.
+ */
+function portsOf(part: UnitPart, { dnsPorts, hubPorts, lanePorts, overlayPort }: UnitsInit): readonly number[] {
+  return {
+    ...{ agent: [], dns: dnsPorts, hub: hubPorts },
+    ...{ routeagent: [overlayPort], gateway: [...lanePorts, overlayPort] },
+  }[part]
 }
 
 /** Where the kernel has no WireGuard, wireguard-go makes the tunnels. */

@@ -9,6 +9,8 @@ import { componentsOf, hasSeveralHubs } from '../../compose/site/site.ts'
 import { STATUS_PORTS } from '../../install/values/values.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { parseAddressPort } from '../../model/addresses/addresses.ts'
+import { MAX_LANE } from '../../model/lanes/lanes.ts'
+import { LANE_BASE_PORT } from '../../model/model.ts'
 import { nearName } from '../../model/values/values.ts'
 import { readMemberIdentity } from '../../protocol/membership/membership.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
@@ -80,6 +82,10 @@ export async function installUnits(init: InstallUnitsInit, context: CommandConte
     parts: componentsOf({ config }, node).filter((part) => part !== 'agent' || !hasSeveralHubs(config)),
     dnsPorts: config.dns.listen.map((address) => parseAddressPort(address, 'spec.dns.listen').port),
     hubPorts: config.hub.listen.map((address) => parseAddressPort(address, 'spec.hub.listen').port),
+    lanePorts: config.gateways
+      .filter((gateway) => gateway.node === node)
+      .flatMap(({ listenPort = LANE_BASE_PORT }) => [listenPort, listenPort + MAX_LANE]),
+    overlayPort: config.overlay.port,
     statusPorts: host.statusPorts,
   })
   const changes = planUnitChanges(wanted, ownUnits(host.units))

@@ -7,18 +7,22 @@ import {
   CONDITION_READY,
   type ConnectionState,
   type ConnectionStatus,
+  type Endpoint,
   type Gateway,
   type Node,
+  endpointName,
   findCondition,
 } from '../../model/model.ts'
 import {
   HEARTBEAT_OLD_MS,
   LABEL_GATEWAY,
+  type LinkRung,
   gatewayProblem,
   heartbeatAgeMs,
   isTakenAsSilent,
   laneOfLabel,
   leavingReason,
+  linkRung,
 } from '../../model/lanes/lanes.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
 
@@ -148,19 +152,35 @@ export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
   readonly state: ConnectionState | 'unknown'
   /** The time since the gateway's report, by this machine's clock. Undefined if its release does not report a time. */
   readonly heardSecondsAgo?: number
+  /** Absent while the connection has no address. */
+  readonly rung?: LinkRung
+}
+
+/** The ends of connections, by which their rungs are known. */
+export interface KnownEnds {
+  /** Id of this cluster. Absent before it is a member. */
+  readonly cluster?: string | undefined
+  readonly endpoints: readonly Endpoint[]
 }
 
 /**
  * Takes milliseconds since 1970 by this machine's clock, which may differ from the gateway's. So a report counts as old
  * only if it is far too old, or if the agent, which watches the reports, has found that they have stopped.
  */
-export function connectionRows(gateways: readonly Gateway[], nowMs: number): readonly ConnectionRow[] {
+export function connectionRows(
+  gateways: readonly Gateway[],
+  nowMs: number,
+  known: KnownEnds = { endpoints: [] },
+): readonly ConnectionRow[] {
+  const byName = new Map(known.endpoints.map((endpoint) => [endpoint.metadata.name, endpoint]))
   return gateways.flatMap((gateway) => {
     const ageMs = heartbeatAgeMs(gateway, nowMs)
     const isOld = isTakenAsSilent(gateway) || (ageMs ?? 0) >= HEARTBEAT_OLD_MS
     const heard = ageMs === undefined ? {} : { heardSecondsAgo: Math.floor(ageMs / 1000) }
     return (gateway.status?.connections ?? []).map((connection): ConnectionRow => {
-      const row = { node: gateway.metadata.name, ...connection, ...heard }
+      const own = endpointName(known.cluster ?? '', gateway.metadata.name, connection.lane)
+      const rung = linkRung(connection, byName.get(own), byName.get(connection.endpoint))
+      const row = { node: gateway.metadata.name, ...connection, ...heard, ...(rung === undefined ? {} : { rung }) }
       if (!isOld) return row
       const last = ageMs === undefined ? '' : `, last heard ${agoText(Math.floor(ageMs / 1000))}`
       return { ...row, state: 'unknown', message: `was ${connection.state}${last}` }

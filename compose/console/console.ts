@@ -2,7 +2,12 @@
 export {
   type Answer,
   type ConsoleFacts,
+  type ConsoleSource,
+  type ConsoleSources,
+  type ContextSource,
   type FlowsFacts,
+  MOST_CONTEXTS,
+  type PathEnds,
   type SharesFacts,
   readPageFiles,
   runConsole,

@@ -4,7 +4,7 @@ import { Command, Frame, type Props, Table, clockText, msText } from './elements
 import { callsNote, rateText } from './flows.ts'
 import type { PageModel } from './model.ts'
 import type { SurfaceRef } from './drawing.ts'
-import { MOST_LINES, type Minute, callSeries, linkName, linkSeries, minutesOf } from './plan-history.ts'
+import { MOST_LINES, type Minute, callName, callSeries, linkName, linkSeries, minutesOf } from './plan-history.ts'
 
 /** What the charts show: what a person has chosen, or else the first of the list. */
 export function chartedLink({ charted, sections: { links } }: PageModel): string {
@@ -13,7 +13,8 @@ export function chartedLink({ charted, sections: { links } }: PageModel): string
 }
 
 export function chartedService({ charted, sections: { calls } }: PageModel): string {
-  return charted.value.service ?? calls.value?.rows[0]?.service ?? ''
+  const [first] = calls.value?.rows ?? []
+  return charted.value.service ?? (first === undefined ? '' : callName(first))
 }
 
 export function Charts({ model }: Props): VNode {
@@ -51,7 +52,7 @@ function LinkChart({ model }: Props): VNode {
 
 function CallsChart({ model }: Props): VNode {
   const chosen = chartedService(model)
-  const names = (model.sections.calls.value?.rows ?? []).map(({ service }) => service)
+  const names = (model.sections.calls.value?.rows ?? []).map(callName)
   const minutes = minutesOf(callSeries(model.history.value, chosen))
   return h(Chart, {
     ...{ model, title: 'Calls of a service', label: 'Service', chosen, names, minutes },

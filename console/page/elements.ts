@@ -1,6 +1,6 @@
 /** The pieces that the sections of the page are made of: signs with words, times, commands to copy, tables, lists. */
 import { type ComponentChildren, type VNode, h } from 'preact'
-import type { Section, Times } from '../state/state.ts'
+import type { OfContext, Section, Times, Traffic } from '../state/state.ts'
 import { type PageModel, matches } from './model.ts'
 
 /** What every view takes. */
@@ -80,6 +80,7 @@ const SIGNS: Readonly<Record<string, readonly [sign: string, colour: string]>> =
   disappears: ['▲', 'warn'],
   partly: ['▲', 'warn'],
   unanswered: ['▲', 'warn'],
+  'timed-out': ['▲', 'warn'],
   AMBIGUOUS: ['▲', 'warn'],
   follows: ['↳', 'warn'],
   unknown: ['?', 'warn'],
@@ -131,12 +132,14 @@ interface FrameProps extends Props {
   /** Stands behind the title. */
   readonly count?: string
   readonly command?: string | undefined
+  /** The same of further contexts. */
+  readonly commands?: readonly string[] | undefined
   /** How old the facts are. */
   readonly age?: ComponentChildren
 }
 
 /** A section with its title, the command that shows the same, and the age of its facts. */
-export function Frame({ model, name, count, command, age, children }: FrameProps & Children): VNode {
+export function Frame({ model, name, count, command, commands = [], age, children }: FrameProps & Children): VNode {
   return h(
     'section',
     { id: name, 'aria-labelledby': `${name}-title` },
@@ -145,6 +148,7 @@ export function Frame({ model, name, count, command, age, children }: FrameProps
       { class: 'head' },
       h('h2', { id: `${name}-title` }, TITLES[name], count === undefined ? '' : ` (${count})`),
       command === undefined ? null : h(Command, { model, command }),
+      commands.map((one) => h(Command, { model, command: one, key: one })),
       age ?? null,
     ),
     children ?? null,
@@ -241,7 +245,7 @@ export function List<T>({ model, name, at = 'facts', none, draw, after = null }:
   const count = found.count === undefined ? {} : { count: found.count }
   return h(
     Frame,
-    { model, name, ...count, command: found.section?.command, age },
+    { model, name, ...count, command: found.section?.command, commands: found.section?.commands, age },
     h(Rows<T>, { model, name, found, none, draw }),
     after,
   )
@@ -263,6 +267,17 @@ export interface Column<T> {
   readonly title: string
   readonly cell: (row: T) => ComponentChildren
   readonly class?: 'number' | 'wide'
+}
+
+/** Bytes a second through links, in and out. */
+export function trafficText(traffic: Traffic | undefined): string {
+  if (traffic === undefined) return '-'
+  return `${bytesText(traffic.receivedPerSecond)} in, ${bytesText(traffic.sentPerSecond)} out`
+}
+
+export function bytesText(perSecond: number): string {
+  if (perSecond < 1000) return `${Math.round(perSecond)} B/s`
+  return perSecond < 1_000_000 ? `${(perSecond / 1000).toFixed(1)} kB/s` : `${(perSecond / 1_000_000).toFixed(1)} MB/s`
 }
 
 interface TableProps<T> {
@@ -302,4 +317,15 @@ export function Table<T>({ caption, columns, rows, keyOf }: TableProps<T>): VNod
 export function listText(names: readonly string[], more: number): string {
   if (names.length === 0) return '-'
   return `${names.join(', ')}${more > 0 ? ` and ${more} more` : ''}`
+}
+
+/** The rows of a section: on a page about several contexts each names its own, behind the first column. */
+export function RowTable<T extends OfContext>({ model, columns, keyOf, ...table }: TableProps<T> & Props): VNode {
+  if (model.sections.about.value?.contexts === undefined) return h(Table<T>, { columns, keyOf, ...table })
+  const own: Column<T> = { title: 'Context', cell: ({ context }) => context ?? '-' }
+  return h(Table<T>, {
+    ...table,
+    columns: [...columns.slice(0, 1), own, ...columns.slice(1)],
+    keyOf: (row) => `${row.context ?? ''} ${keyOf(row)}`,
+  })
 }

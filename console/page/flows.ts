@@ -1,6 +1,6 @@
 /** Who calls whom: what is refused by which rule, calls a second of each service, and samples of calls. */
 import { type VNode, h } from 'preact'
-import type { CallsRow, FlowSample, RefusalRow } from '../state/state.ts'
+import type { CallsRow, FlowSample, RefusalRow, Section } from '../state/state.ts'
 import type { PageModel } from './model.ts'
 import {
   AsOf,
@@ -11,7 +11,8 @@ import {
   type Props,
   Rows,
   Since,
-  Table,
+  RowTable,
+  bytesText,
   filtered,
   msText,
 } from './elements.ts'
@@ -23,7 +24,14 @@ export function Flows({ model }: Props): VNode {
   const age = h(AsOf, { model, at: 'flows', live })
   return h(
     Frame,
-    { model, name: 'flows', ...(isRead && count !== undefined ? { count } : {}), command: section?.command, age },
+    {
+      model,
+      name: 'flows',
+      ...(isRead && count !== undefined ? { count } : {}),
+      command: section?.command,
+      commands: section?.commands,
+      age,
+    },
     // Without calls the samples alone say why.
     isRead ? h(Refusals, { model }) : null,
     isRead ? h(Calls, { model }) : null,
@@ -45,11 +53,6 @@ export function rateText(perSecond: number | undefined): string {
   return perSecond >= 10 ? perSecond.toFixed(0) : perSecond.toFixed(2)
 }
 
-function bytesText(perSecond: number): string {
-  if (perSecond < 1000) return `${Math.round(perSecond)} B/s`
-  return perSecond < 1_000_000 ? `${(perSecond / 1000).toFixed(1)} kB/s` : `${(perSecond / 1_000_000).toFixed(1)} MB/s`
-}
-
 function Refusals({ model }: Props): VNode {
   const found = filtered<RefusalRow>(model, 'refusals')
   const columns: readonly Column<RefusalRow>[] = [
@@ -61,15 +64,15 @@ function Refusals({ model }: Props): VNode {
     { title: 'To', cell: (row) => row.to },
   ]
   const draw = (rows: readonly RefusalRow[]): VNode =>
-    h(Table<RefusalRow>, {
-      ...{ caption: 'Refused samples by rule, each with its latest packet', columns, rows },
+    h(RowTable<RefusalRow>, {
+      ...{ model, caption: 'Refused samples by rule, each with its latest packet', columns, rows },
       keyOf: (row) => `${row.outcome} ${row.reason}`,
     })
   const none = 'Nothing among the samples was refused.'
   return h(
     'div',
     {},
-    h(SubTitle, { model, title: 'Refused, by rule', command: found.section?.command }),
+    h(SubTitle, { model, title: 'Refused, by rule', section: found.section }),
     h(Rows<RefusalRow>, { model, name: 'refusals', found, none, draw }),
   )
 }
@@ -86,11 +89,11 @@ function Calls({ model }: Props): VNode {
     { title: 'Connect p99', cell: (row) => msText(row.p99Ms), class: 'number' },
   ]
   const draw = (rows: readonly CallsRow[]): VNode =>
-    h(Table<CallsRow>, { caption: 'Calls by service', columns, rows, keyOf: ({ service }) => service })
+    h(RowTable<CallsRow>, { model, caption: 'Calls by service', columns, rows, keyOf: ({ service }) => service })
   return h(
     'div',
     {},
-    h(SubTitle, { model, title: 'Calls by service', command: found.section?.command }),
+    h(SubTitle, { model, title: 'Calls by service', section: found.section }),
     h(Rows<CallsRow>, { model, name: 'calls', found, none: 'No calls to other clusters.', draw }),
   )
 }
@@ -108,7 +111,7 @@ function Samples({ model }: Props): VNode {
     { title: 'Node', cell: (row) => row.node ?? '-' },
   ]
   const draw = (rows: readonly FlowSample[]): VNode =>
-    h(Table<FlowSample>, { caption: 'Samples of calls, the latest first', columns, rows, keyOf: keyOfSample })
+    h(RowTable<FlowSample>, { model, caption: 'Samples of calls, the latest first', columns, rows, keyOf: keyOfSample })
   return h(
     'div',
     {},
@@ -123,9 +126,15 @@ function keyOfSample(row: FlowSample): string {
 
 interface SubTitleProps extends Props {
   readonly title: string
-  readonly command: string | undefined
+  readonly section: Section<unknown> | undefined
 }
 
-function SubTitle({ model, title, command }: SubTitleProps): VNode {
-  return h('div', { class: 'head' }, h('h3', {}, title), command === undefined ? null : h(Command, { model, command }))
+function SubTitle({ model, title, section }: SubTitleProps): VNode {
+  const commands = section === undefined ? [] : [section.command, ...(section.commands ?? [])]
+  return h(
+    'div',
+    { class: 'head' },
+    h('h3', {}, title),
+    commands.map((command) => h(Command, { model, command, key: command })),
+  )
 }

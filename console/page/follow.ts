@@ -44,7 +44,7 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
   let said = ''
 
   const follow = (): Events => {
-    const opened = new browser.EventSource('/api/events')
+    const opened = new browser.EventSource('./api/events')
     const onSign = (): void => {
       heardAt = clock.now()
       model.lostSince.value = undefined
@@ -62,10 +62,10 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
   /** An event source does not say the status: a console that was started again does not know the cookie of before. */
   const again = async (): Promise<void> => {
     try {
-      const { status, body } = await browser.fetch('/api/state')
+      const { status, body } = await browser.fetch('./api/state')
       body?.cancel().catch(() => undefined)
       if (status === 401) {
-        browser.location.assign('/')
+        browser.location.assign('./')
         return
       }
     } catch {

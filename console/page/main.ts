@@ -20,7 +20,7 @@ const model = createModel(clock.now(), clipboard === undefined ? undefined : cop
     link: drawingRef(browser, async () => (await import('./chart-canvas.ts')).linkDrawing(all, browser)),
     calls: drawingRef(browser, async () => (await import('./chart-canvas.ts')).callsDrawing(all, browser)),
   },
-  explain: (from, to) => askServer(browser, from, to),
+  explain: (ends, asked) => askServer(browser, clock, ends, asked),
 }))
 const tick = followServer(model, browser, clock)
 

@@ -8,11 +8,12 @@ import {
   Frame,
   Incomplete,
   type Props,
+  RowTable,
   Since,
-  Table,
   filtered,
   msText,
   percentText,
+  trafficText,
 } from './elements.ts'
 import type { PageModel } from './model.ts'
 import { type MapRow, type PlannedMap, planMap } from './plan-map.ts'
@@ -61,12 +62,12 @@ export function toggleRegion(model: PageModel, region: string): void {
 export function ClusterMap({ model }: Props): VNode {
   const live = model.sections.about.value?.live ?? true
   const { clusters, links } = model.sections
-  const command = links.value?.command
+  const { command, commands } = links.value ?? {}
   const isKnown = clusters.value !== undefined
   const stale = links.value?.stale ?? clusters.value?.stale
   return h(
     Frame,
-    { model, name: 'map', command, age: h(AsOf, { model, at: 'facts', live }) },
+    { model, name: 'map', command, commands, age: h(AsOf, { model, at: 'facts', live }) },
     h(Incomplete, { stale }),
     isKnown ? h(Drawn, { model }) : h('p', {}, 'Waiting for facts.'),
   )
@@ -87,6 +88,7 @@ function Drawn({ model }: Props): VNode {
     { title: 'Loss', cell: ({ loss }) => percentText(loss), class: 'number' },
     { title: 'Cable', cell: ({ cables }) => (cables.length === 0 ? '-' : cables.join(', ')) },
     { title: 'Since', cell: ({ since }) => (since === undefined ? 'before' : h(Since, { model, at: since })) },
+    { title: 'Data', cell: ({ traffic }) => trafficText(traffic), class: 'number' },
   ]
   return h(
     'div',
@@ -97,7 +99,7 @@ function Drawn({ model }: Props): VNode {
     }),
     rows.length === 0
       ? h('p', {}, 'No other cluster is known.')
-      : h(Table<MapRow>, { caption: 'The map as a table', columns, rows: shown, keyOf: ({ key }) => key }),
+      : h(RowTable<MapRow>, { model, caption: 'The map as a table', columns, rows: shown, keyOf: ({ key }) => key }),
     rows.length > shown.length
       ? h('p', { class: 'soft' }, `and ${rows.length - shown.length} more rows; see the section Links`)
       : null,

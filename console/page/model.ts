@@ -10,6 +10,7 @@ import type {
   FlowSample,
   GatewayRow,
   LinkRow,
+  OfContext,
   PathAnswer,
   ProblemRow,
   RefusalRow,
@@ -49,14 +50,24 @@ export interface PageModel {
   /** The link and the service of the charts. Absent: the first of its list. */
   readonly charted: Signal<{ readonly link?: string; readonly service?: string }>
   /** What a person wants to have explained, as it was typed. */
-  readonly ends: Signal<{ readonly from: string; readonly to: string }>
+  readonly ends: Signal<TypedEnds>
+  /** Ends the question that waits for its answer. */
+  readonly asking: Signal<AbortController | undefined>
   readonly path: Signal<PathAnswer | { readonly t: 'waiting' } | undefined>
   /** Asks the server. Undefined outside a browser. Never rejects. */
-  readonly explain: ((from: string, to: string) => Promise<PathAnswer>) | undefined
+  readonly explain: ((ends: TypedEnds, signal: AbortSignal) => Promise<PathAnswer>) | undefined
   /** Undefined outside a browser: then tables alone say it. */
   readonly drawings: Drawings | undefined
   /** Undefined where the browser gives a page no clipboard. */
   readonly copy: ((text: string) => void) | undefined
+}
+
+export interface TypedEnds {
+  readonly from: string
+  readonly to: string
+  /** On a page about several contexts. Absent: the first; all others. */
+  readonly fromContext?: string
+  readonly toContext?: string
 }
 
 export interface Drawings {
@@ -100,7 +111,8 @@ export function createModel(
     history: signal<readonly HistorySample[]>([]),
     callsAt: signal<string | undefined>(undefined),
     charted: signal<PageModel['charted']['value']>({}),
-    ends: signal({ from: '', to: '' }),
+    ends: signal<TypedEnds>({ from: '', to: '' }),
+    asking: signal<AbortController | undefined>(undefined),
     path: signal<PageModel['path']['value']>(undefined),
     ...{ drawings: undefined, explain: undefined },
     copy,
@@ -142,12 +154,18 @@ const FRESH_MS = 30_000
 /** Each look has a time of its own. Calls are read less often in a cluster: each reading counts once. */
 function remember({ sections: { links, calls, about }, history, callsAt }: PageModel, times: Times): void {
   if (about.value?.live !== true) return
+  // What a silent context said last is not of now.
+  const silent = new Set(
+    about.value.contexts?.flatMap(({ context, failing }) => (failing === undefined ? [] : context)),
+  )
+  const ofNow = <T extends OfContext>(rows: readonly T[] | undefined): readonly T[] | undefined =>
+    silent.size === 0 ? rows : rows?.filter(({ context = '' }) => !silent.has(context))
   const isNew =
     times.flows !== undefined &&
     times.flows !== callsAt.value &&
     Date.parse(times.facts) - Date.parse(times.flows) < FRESH_MS
   const linksNow = links.value?.stale === undefined ? links.value?.rows : undefined
-  const sample = sampleOf(Date.parse(times.facts), linksNow, isNew ? calls.value?.rows : undefined)
+  const sample = sampleOf(Date.parse(times.facts), ofNow(linksNow), isNew ? ofNow(calls.value?.rows) : undefined)
   const next = withSample(history.value, sample)
   if (next === history.value) return
   history.value = next

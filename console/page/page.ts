@@ -5,12 +5,13 @@
 import { type VNode, h } from 'preact'
 import type {
   About,
-  CallsRow,
   ClusterCard,
+  ContextRow,
   DeniedRow,
   EventRow,
   GatewayRow,
   LinkRow,
+  OfContext,
   ProblemRow,
   ServiceRow,
 } from '../state/state.ts'
@@ -21,13 +22,14 @@ import {
   Command,
   List,
   type Props,
+  RowTable,
   Since,
   TITLES,
-  Table,
   clockText,
   listText,
   msText,
   percentText,
+  trafficText,
 } from './elements.ts'
 import { Charts } from './charts.ts'
 import { Flows, callsNote, rateText } from './flows.ts'
@@ -67,7 +69,7 @@ function Head({ model }: Props): VNode {
   return h(
     'header',
     {},
-    h('h1', {}, 'Sealane', about?.cluster === undefined ? '' : `: ${about.cluster}`),
+    h('h1', {}, 'Sealane', titleOf(about)),
     about === undefined ? h('p', {}, 'Waiting for facts.') : h(Summary, { model, about }),
     h(Lost, { model }),
     h(
@@ -109,8 +111,13 @@ function Head({ model }: Props): VNode {
   )
 }
 
+function titleOf(about: About | undefined): string {
+  if (about?.contexts !== undefined) return `: ${about.contexts.length} contexts`
+  return about?.cluster === undefined ? '' : `: ${about.cluster}`
+}
+
 function Summary({ model, about }: Props & { readonly about: About }): VNode {
-  const { target, clusterset, health, live, counts, command, failing } = about
+  const { target, clusterset, health, live, counts, command, failing, contexts } = about
   return h(
     'div',
     {},
@@ -125,7 +132,13 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
     ),
     h('p', { class: 'soft' }, `${target}${clusterset === undefined ? '' : `, clusterset ${clusterset}`}`),
     h(AsOf, { model, at: 'facts', live }),
-    h(Command, { model, command }),
+    contexts === undefined
+      ? h(Command, { model, command })
+      : h(
+          'ul',
+          { class: 'list', 'aria-label': 'Contexts' },
+          contexts.map((row) => h(Context, { model, row, key: row.context })),
+        ),
     failing === undefined
       ? null
       : h(
@@ -136,6 +149,28 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
           h(Since, { model, at: failing.since }),
           `: ${failing.why}`,
         ),
+  )
+}
+
+/** One of several contexts. While it is silent, the page shows what it said last. */
+function Context({ model, row }: Props & { readonly row: ContextRow }): VNode {
+  const { context, cluster, health, problems = 0, facts, command, failing } = row
+  const name = `${context}${cluster === undefined || cluster === context ? '' : ` (cluster ${cluster})`}: `
+  const count = `, ${problems} problem${problems === 1 ? '' : 's'}`
+  return h(
+    'li',
+    {},
+    name,
+    failing === undefined
+      ? h(Badge, { state: health ?? 'unknown', word: health ?? 'not read yet' })
+      : h(Badge, { state: 'silent', word: 'does not answer' }),
+    failing === undefined ? null : [' since ', h(Since, { model, at: failing.since }), `: ${failing.why}`],
+    failing === undefined && health !== undefined ? count : null,
+    facts === undefined
+      ? null
+      : [failing === undefined ? ', as of ' : '; shown as of ', h(Since, { model, at: facts })],
+    ' ',
+    h(Command, { model, command }),
   )
 }
 
@@ -155,7 +190,7 @@ function Problems({ model }: Props): VNode {
     h(
       'ul',
       { class: 'list' },
-      rows.map((row) => h(Problem, { model, row, key: `${row.reason} ${row.subject}` })),
+      rows.map((row) => h(Problem, { model, row, key: `${row.context ?? ''} ${row.reason} ${row.subject}` })),
     )
   return h(List<ProblemRow>, { model, name: 'problems', none: 'No problems.', draw })
 }
@@ -166,6 +201,7 @@ function Problem({ model, row }: Props & { readonly row: ProblemRow }): VNode {
     'li',
     { class: 'card' },
     h('h3', {}, h(Badge, { state: severity }), ` ${reason}: ${subject}`),
+    h(OfContextText, { row }),
     since === undefined ? null : h('p', { class: 'soft' }, 'since ', h(Since, { model, at: since })),
     h('p', {}, `Seen: ${seen} `, h('span', { class: 'soft' }, `(${source})`)),
     consequences.length === 0 ? null : h('p', {}, `Hence: ${consequences.join(', ')}`),
@@ -176,6 +212,11 @@ function Problem({ model, row }: Props & { readonly row: ProblemRow }): VNode {
       commands.map((command) => h(Command, { model, command, key: command })),
     ),
   )
+}
+
+/** Nothing on a page about one cluster. */
+function OfContextText({ row: { context } }: { readonly row: OfContext }): VNode | null {
+  return context === undefined ? null : h('p', { class: 'soft' }, `context ${context}`)
 }
 
 /** The table of reasons writes commands between backticks. */
@@ -189,7 +230,7 @@ function Clusters({ model }: Props): VNode {
     h(
       'ul',
       { class: 'cards' },
-      rows.map((row) => h(ClusterView, { model, row, key: row.cluster })),
+      rows.map((row) => h(ClusterView, { model, row, key: `${row.context ?? ''} ${row.cluster}` })),
     )
   const about = model.sections.about.value
   const after = about?.notLinked === undefined ? null : h(NotLinked, { not: about.notLinked })
@@ -208,9 +249,11 @@ function ClusterView({ model, row }: Props & { readonly row: ClusterCard }): VNo
     'li',
     { class: 'card' },
     h('h3', {}, cluster),
+    h(OfContextText, { row }),
     h('p', {}, h(Badge, { state })),
     since === undefined ? null : h('p', { class: 'soft' }, 'since ', h(Since, { model, at: since })),
     h('p', {}, `links ${linksUp} of ${links} up${qualityText(row)}`),
+    row.traffic === undefined ? null : h('p', {}, `data ${trafficText(row.traffic)}`),
     h('p', {}, 'broker: ', h(Badge, { state: contact })),
     ranges.length === 0 ? null : h('p', { class: 'soft' }, `pods ${ranges.join(', ')}`),
     labels.length === 0 ? null : h('p', { class: 'soft' }, labels.join(', ')),
@@ -236,7 +279,7 @@ function Gateways({ model }: Props): VNode {
     { title: 'Version', cell: (row) => row.version ?? '-' },
   ]
   const draw = (rows: readonly GatewayRow[]): VNode =>
-    h(Table<GatewayRow>, { caption: 'Gateways of this cluster', columns, rows, keyOf: ({ node }) => node })
+    h(RowTable<GatewayRow>, { model, caption: 'Gateways of this cluster', columns, rows, keyOf: ({ node }) => node })
   return h(List<GatewayRow>, { model, name: 'gateways', none: 'No node is a gateway.', draw })
 }
 
@@ -248,21 +291,20 @@ function Links({ model }: Props): VNode {
     { title: 'Since', cell: ({ since }) => (since === undefined ? 'before' : h(Since, { model, at: since })) },
     { title: 'RTT', cell: ({ rttMs }) => msText(rttMs), class: 'number' },
     { title: 'Loss', cell: ({ loss }) => percentText(loss), class: 'number' },
+    { title: 'Data', cell: ({ traffic }) => trafficText(traffic), class: 'number' },
     { title: 'MTU', cell: (row) => row.mtu ?? '-', class: 'number' },
     { title: 'Cable', cell: (row) => row.cable ?? '-' },
-    { title: 'Way', cell: (row) => row.way ?? '-' },
+    { title: 'Way', cell: ({ way, relay }) => (relay === undefined ? (way ?? '-') : `relay ${relay}`) },
     { title: 'Address', cell: (row) => row.address ?? '-' },
     { title: 'Message', cell: (row) => row.message, class: 'wide' },
   ]
   const keyOf = (row: LinkRow): string => `${row.node} ${row.lane} ${row.cluster} ${row.remoteLane}`
   const draw = (rows: readonly LinkRow[]): VNode =>
-    h(Table<LinkRow>, { caption: 'Links to other clusters', columns, rows, keyOf })
+    h(RowTable<LinkRow>, { model, caption: 'Links to other clusters', columns, rows, keyOf })
   return h(List<LinkRow>, { model, name: 'links', none: 'There are no links.', draw })
 }
 
 function Services({ model }: Props): VNode {
-  const calls = new Map(model.sections.calls.value?.rows.map((row) => [row.service, row]))
-  const callsOf = ({ namespace, name }: ServiceRow): CallsRow | undefined => calls.get(`${namespace}/${name}`)
   const columns: readonly Column<ServiceRow>[] = [
     { title: 'Service', cell: (row) => `${row.namespace}/${row.name}` },
     { title: 'State', cell: ({ state }) => h(Badge, { state, word: state === 'own' ? 'exported only' : state }) },
@@ -273,22 +315,23 @@ function Services({ model }: Props): VNode {
     },
     { title: 'Importers', cell: (row) => listText(row.importers, row.moreImporters) },
     { title: 'Shares', cell: (row) => h(Shares, { row }), class: 'wide' },
-    { title: 'Calls a second', cell: (row) => rateText(callsOf(row)?.callsPerSecond), class: 'number' },
-    { title: 'Errors', cell: (row) => errorsText(callsOf(row)), class: 'number' },
+    { title: 'Calls a second', cell: ({ calls }) => rateText(calls?.perSecond), class: 'number' },
+    { title: 'Errors', cell: ({ calls }) => calls?.errors ?? '-', class: 'number' },
     { title: 'Policy', cell: (row) => row.policy ?? '-' },
     { title: 'Type', cell: (row) => row.type ?? '-' },
     { title: 'IP', cell: (row) => listText(row.ips, 0) },
   ]
   const draw = (rows: readonly ServiceRow[]): VNode =>
-    h(Table<ServiceRow>, { caption: 'Services', columns, rows, keyOf: (row) => `${row.namespace}/${row.name}` })
+    h(RowTable<ServiceRow>, {
+      model,
+      caption: 'Services',
+      columns,
+      rows,
+      keyOf: (row) => `${row.namespace}/${row.name}`,
+    })
   const note = callsNote(model)
   const after = note === undefined ? null : h('p', { class: 'soft' }, note)
   return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw, after })
-}
-
-/** Of the last minute. */
-function errorsText(calls: CallsRow | undefined): string {
-  return calls === undefined ? '-' : String(calls.refused + calls.unanswered)
 }
 
 function Shares({ row: { shares, moreShares } }: { readonly row: ServiceRow }): VNode | string {
@@ -317,7 +360,7 @@ function Denied({ model }: Props): VNode {
   ]
   const keyOf = (row: DeniedRow): string => `${row.at} ${row.from} ${row.to} ${row.port ?? ''}`
   const draw = (rows: readonly DeniedRow[]): VNode =>
-    h(Table<DeniedRow>, { caption: 'Samples of refused packets, the latest first', columns, rows, keyOf })
+    h(RowTable<DeniedRow>, { model, caption: 'Samples of refused packets, the latest first', columns, rows, keyOf })
   return h(List<DeniedRow>, { model, name: 'denied', at: 'denied', none: 'No packet was refused.', draw })
 }
 
@@ -330,6 +373,6 @@ function Events({ model }: Props): VNode {
   ]
   const keyOf = (row: EventRow): string => `${row.at} ${row.kind} ${row.change} ${row.subject}`
   const draw = (rows: readonly EventRow[]): VNode =>
-    h(Table<EventRow>, { caption: 'What has changed, the latest first', columns, rows, keyOf })
+    h(RowTable<EventRow>, { model, caption: 'What has changed, the latest first', columns, rows, keyOf })
   return h(List<EventRow>, { model, name: 'events', none: '-', draw })
 }

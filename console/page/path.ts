@@ -1,8 +1,9 @@
 /** One path explained: a person names two ends, and sees each step, the result, and the command to run next. */
 import { type VNode, h } from 'preact'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import type { ExplainedPath, PathAnswer, StepRow, WayRow } from '../state/state.ts'
 import { Badge, Command, Frame, type Props, Since } from './elements.ts'
-import type { PageModel } from './model.ts'
+import type { PageModel, TypedEnds } from './model.ts'
 
 /** What asking takes of a browser. */
 export interface Asking {
@@ -15,28 +16,49 @@ export interface Asking {
 
 /** The server gives up after 30 s, and says so. */
 const ANSWER_MS = 35_000
+/** As long as the server asks to wait while it explains another path. */
+const AGAIN_MS = 1000
 
-/** The server explains one path at a time, and says so to all others. */
-export async function askServer(browser: Asking, from: string, to: string): Promise<PathAnswer> {
-  const query = new URLSearchParams({ from, to }).toString()
+/**
+ * The server explains one path at a time: that of another page, or one that this page no longer waits for, is waited
+ * for. Ends with `signal`.
+ */
+export async function askServer(
+  browser: Asking,
+  clock: Clock,
+  ends: TypedEnds,
+  signal: AbortSignal,
+): Promise<PathAnswer> {
+  const query = new URLSearchParams({ ...ends }).toString()
+  const limited = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)])
   try {
-    const response = await browser.fetch(`/api/explain?${query}`, { signal: AbortSignal.timeout(ANSWER_MS) })
-    const { status } = response
-    if (status === 401) browser.location.assign('/')
-    const text = await response.text()
-    if ([200, 400, 502, 504].includes(status)) return JSON.parse(text) as PathAnswer
-    return { t: 'failed', why: text.trim() }
+    for (;;) {
+      const response = await browser.fetch(`./api/explain?${query}`, { signal: limited })
+      const { status } = response
+      if (status === 401) browser.location.assign('./')
+      const text = await response.text()
+      if ([200, 400, 502, 504].includes(status)) return JSON.parse(text) as PathAnswer
+      if (status !== 429) return { t: 'failed', why: text.trim() }
+      await clock.sleep(AGAIN_MS, limited)
+    }
   } catch {
     return { t: 'failed', why: 'the console does not answer' }
   }
 }
 
-/** Asks for the ends that the form has. A second question waits for the answer to the first. */
+/** Asks for the ends that the form has. A second question takes the place of the first. */
 export async function askPath(model: PageModel): Promise<void> {
-  const { from, to } = model.ends.value
-  if (model.explain === undefined || model.path.value?.t === 'waiting') return
+  if (model.explain === undefined) return
+  const { from, to, ...contexts } = model.ends.value
+  const asking = new AbortController()
+  model.asking.value?.abort()
+  model.asking.value = asking
   model.path.value = { t: 'waiting' }
-  model.path.value = await model.explain(from.trim(), to.trim())
+  const [first] = model.sections.about.value?.contexts ?? []
+  const caller = first === undefined ? {} : { fromContext: contexts.fromContext ?? first.context }
+  const answer = await model.explain({ ...contexts, ...caller, from: from.trim(), to: to.trim() }, asking.signal)
+  // The answer to a later question is the one that counts.
+  if (model.asking.value === asking) model.path.value = answer
 }
 
 const MOST_OFFERED = 200
@@ -63,7 +85,9 @@ export function PathSection({ model }: Props): VNode {
         },
       },
       h(End, { model, end: 'from', title: 'From', offered: gateways.map(({ node }) => node) }),
+      h(ContextOf, { model, end: 'fromContext', title: 'of context', all: undefined }),
       h(End, { model, end: 'to', title: 'To', offered: services.map(({ namespace, name }) => `${name}.${namespace}`) }),
+      h(ContextOf, { model, end: 'toContext', title: 'asked at context', all: 'all others' }),
       h('button', { type: 'submit' }, 'Explain'),
     ),
     h('p', { class: 'soft', id: 'path-hint' }, HINT),
@@ -93,7 +117,38 @@ function End({ model, end, title, offered }: EndProps): VNode {
     h(
       'datalist',
       { id: `path-${end}` },
-      offered.slice(0, MOST_OFFERED).map((value) => h('option', { value, key: value })),
+      [...new Set(offered)].slice(0, MOST_OFFERED).map((value) => h('option', { value, key: value })),
+    ),
+  )
+}
+
+interface ContextOfProps extends Props {
+  readonly end: 'fromContext' | 'toContext'
+  readonly title: string
+  /** What stands for no choice. */
+  readonly all: string | undefined
+}
+
+/** Nothing on a page about one cluster. */
+function ContextOf({ model, end, title, all }: ContextOfProps): VNode | null {
+  const contexts = model.sections.about.value?.contexts
+  if (contexts === undefined) return null
+  const names = contexts.map(({ context }) => context)
+  const chosen = model.ends.value[end] ?? (all === undefined ? (names[0] ?? '') : '')
+  const choices = [...(all === undefined ? [] : [['', all] as const]), ...names.map((name) => [name, name] as const)]
+  return h(
+    'label',
+    {},
+    `${title} `,
+    h(
+      'select',
+      {
+        ...{ name: end, value: chosen },
+        onChange: (event: { readonly currentTarget: { readonly value: string } }) => {
+          model.ends.value = { ...model.ends.value, [end]: event.currentTarget.value }
+        },
+      },
+      choices.map(([value, text]) => h('option', { value, selected: value === chosen, key: value }, text)),
     ),
   )
 }

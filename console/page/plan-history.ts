@@ -1,5 +1,5 @@
 /** The last ten minutes of what the page has seen of links and calls, bounded. Pure. */
-import type { CallsRow, LinkRow } from '../state/state.ts'
+import type { CallsRow, LinkRow, OfContext } from '../state/state.ts'
 
 export const KEPT_MS = 600_000
 /** One every two seconds, as most consoles look, though some look more often. */
@@ -36,12 +36,22 @@ export function sampleOf(
   return {
     at,
     links: new Map(links?.slice(0, MOST_LINES).map((row) => [linkName(row), quality(row)])),
-    calls: new Map(calls?.slice(0, MOST_LINES).map((row) => [row.service, row.callsPerSecond])),
+    calls: new Map(calls?.slice(0, MOST_LINES).map((row) => [callName(row), row.callsPerSecond])),
   }
 }
 
-export function linkName({ node, lane, cluster, remoteLane }: LinkRow): string {
-  return `${node} lane ${lane} to ${cluster} lane ${remoteLane}`
+/** On a page about several contexts, gateways and services of two may have the same name. */
+function named({ context }: OfContext, name: string): string {
+  return context === undefined ? name : `${context}: ${name}`
+}
+
+export function callName(row: CallsRow): string {
+  return named(row, row.service)
+}
+
+export function linkName(row: LinkRow): string {
+  const { node, lane, cluster, remoteLane } = row
+  return named(row, `${node} lane ${lane} to ${cluster} lane ${remoteLane}`)
 }
 
 /**

@@ -3,7 +3,7 @@
  * clusters those of one region are one node, until a person opens the region. The table beside the map has the same
  * rows. Pure.
  */
-import type { ClusterCard, GatewayRow, LinkRow } from '../state/state.ts'
+import type { ClusterCard, GatewayRow, LinkRow, OfContext, Traffic } from '../state/state.ts'
 
 /** More clusters than this are drawn by region. */
 export const MOST_SEPARATE = 30
@@ -37,7 +37,7 @@ export interface MapLine {
 }
 
 /** A row of the table. Of several links: how many are up, the best RTT, the worst loss, the last change. */
-export interface MapRow {
+export interface MapRow extends OfContext {
   readonly key: string
   readonly from: string
   readonly to: string
@@ -49,6 +49,8 @@ export interface MapRow {
   readonly links: number
   readonly rttMs?: number
   readonly loss?: number
+  /** Of all of them. */
+  readonly traffic?: Traffic
   readonly cables: readonly string[]
   readonly since?: string
 }
@@ -87,13 +89,13 @@ export function planMap(
   { clusters, gateways, links, areLinksKnown = true }: MapFacts,
   open: ReadonlySet<string>,
 ): PlannedMap {
-  const others = clusters.filter(({ state }) => state !== 'here')
+  const others = worstOfEach(clusters.filter(({ state }) => state !== 'here'))
   const far = others.length > MOST_SEPARATE ? byRegion(others, open) : others.map((card, i) => separate(card, `c${i}`))
   const near = nearGroups(gateways, links)
   const farNodeOf = new Map(far.flatMap(({ node, drawn }) => drawn.map((cluster) => [cluster, node?.id] as const)))
   const nodeOf = new Map(near.flatMap(({ id, names }) => names.map((name) => [name, id] as const)))
-  const pairs = Map.groupBy(links, ({ node, cluster }) => {
-    return `${nodeOf.get(node) ?? ''} ${farNodeOf.get(cluster) ?? ''}`
+  const pairs = Map.groupBy(links, ({ cluster, ...row }) => {
+    return `${nodeOf.get(gatewayKey(row)) ?? ''} ${farNodeOf.get(cluster) ?? ''}`
   })
   const drawn = [...pairs].flatMap(([key, all]) => {
     const [from = '', to = ''] = key.split(' ')
@@ -115,6 +117,24 @@ export function planMap(
   return { nodes, lines, rows, text }
 }
 
+const CARD_RANK = { 'cut off': 0, unknown: 1, reached: 2, here: 3 } as const
+
+/** A cluster that several contexts see is one node, which says the worst. */
+function worstOfEach(cards: readonly ClusterCard[]): readonly ClusterCard[] {
+  if (cards.every(({ context }) => context === undefined)) return cards
+  const worst = new Map<string, ClusterCard>()
+  for (const card of cards) {
+    const known = worst.get(card.cluster)
+    if (known === undefined || CARD_RANK[card.state] < CARD_RANK[known.state]) worst.set(card.cluster, card)
+  }
+  return [...worst.values()]
+}
+
+/** Gateways of two contexts may have the same name. */
+function gatewayKey({ context = '', node }: OfContext & { readonly node: string }): string {
+  return `${context}/${node}`
+}
+
 interface NearGroup {
   readonly id: string
   readonly names: readonly string[]
@@ -124,22 +144,29 @@ interface NearGroup {
 
 /** Gateways that the list of gateways does not have may have links all the same. */
 function nearGroups(gateways: readonly GatewayRow[], links: readonly LinkRow[]): readonly NearGroup[] {
-  const states = new Map(gateways.map(({ node, state }) => [node, state as string]))
-  for (const { node } of links) if (!states.has(node)) states.set(node, 'reporting')
-  const all = [...states].map(([node, state]) => ({ node, state }))
+  const states = new Map<string, { readonly row: Pick<LinkRow, 'context' | 'node'>; readonly state: string }>()
+  for (const row of gateways) states.set(gatewayKey(row), { row, state: row.state })
+  for (const row of links) {
+    if (!states.has(gatewayKey(row))) states.set(gatewayKey(row), { row, state: 'reporting' })
+  }
+  const all = [...states].map(([key, { row, state }]) => ({ key, state, label: gatewayLabel(row) }))
   const shown = all.slice(0, all.length > MOST_GATEWAYS ? MOST_GATEWAYS - 1 : MOST_GATEWAYS)
   const rest = all.slice(shown.length)
   return [
-    ...shown.map(({ node, state }, i) => ({ id: `g${i}`, names: [node], label: node, state })),
+    ...shown.map(({ key, label, state }, i) => ({ id: `g${i}`, names: [key], label, state })),
     ...(rest.length === 0
       ? []
       : [
           {
-            ...{ id: 'g-rest', names: rest.map(({ node }) => node), label: `${rest.length} more gateways` },
+            ...{ id: 'g-rest', names: rest.map(({ key }) => key), label: `${rest.length} more gateways` },
             state: rest.every(({ state }) => state === 'reporting') ? 'reporting' : 'silent',
           },
         ]),
   ]
+}
+
+function gatewayLabel({ context, node }: OfContext & { readonly node: string }): string {
+  return context === undefined ? node : `${node} ${context}`
 }
 
 function separate({ cluster, state }: ClusterCard, id: string): FarGroup {
@@ -200,9 +227,10 @@ function rowsOf(
   }
   if (links.length === 0) return [{ key: title, from: 'this cluster', to: title, ...summed([]) }]
   return links.map((link) => {
-    const { node, lane, cluster, remoteLane } = link
+    const { context, node, lane, cluster, remoteLane } = link
     const [from, to] = [`${node} lane ${lane}`, `${cluster} lane ${remoteLane}`]
-    return { key: `${from} ${to}`, from, to, ...summed([link]) }
+    const of = context === undefined ? {} : { context }
+    return { key: `${from} ${to}`, from, to, ...of, ...summed([link]) }
   })
 }
 
@@ -213,6 +241,7 @@ interface Sum extends Omit<MapRow, 'key' | 'from' | 'to' | 'region' | 'isOpen' |
 /** Without any link it is down. */
 function summed(links: readonly LinkRow[]): Sum {
   const up = links.filter(({ state }) => state === 'up')
+  const traffics = links.flatMap(({ traffic }) => traffic ?? [])
   const [rtts, losses, times] = [
     up.flatMap(({ rttMs }) => rttMs ?? []),
     up.flatMap(({ loss }) => loss ?? []),
@@ -225,8 +254,16 @@ function summed(links: readonly LinkRow[]): Sum {
     ...{ up: up.length, links: links.length },
     ...(rtts.length === 0 ? {} : { rttMs: Math.min(...rtts) }),
     ...(losses.length === 0 ? {} : { loss: Math.max(...losses) }),
+    ...(traffics.length === 0 ? {} : { traffic: sumOf(traffics) }),
     cables: [...new Set(links.flatMap(({ cable }) => cable ?? []))].sort(),
     ...(since === undefined ? {} : { since }),
+  }
+}
+
+function sumOf(traffics: readonly Traffic[]): Traffic {
+  return {
+    receivedPerSecond: traffics.reduce((sum, one) => sum + one.receivedPerSecond, 0),
+    sentPerSecond: traffics.reduce((sum, one) => sum + one.sentPerSecond, 0),
   }
 }
 

@@ -10,8 +10,15 @@ import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
 import { type HostPort, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
-import { type PathQuestion, parseFrom, parseTo } from '../../explain/path/path.ts'
-import { type ConsoleState, type PathAnswer, type WrongAnswer, failedPath, wrongPath } from '../state/state.ts'
+import { parseFrom, parseTo } from '../../explain/path/path.ts'
+import {
+  type AskedPath,
+  type ConsoleState,
+  type PathAnswer,
+  type WrongAnswer,
+  failedPath,
+  wrongPath,
+} from '../state/state.ts'
 import { type Admission, COOKIE, LOGIN_PATH, admit, isLoopback, isSameSecret } from './admission.ts'
 import { EventStreams, type StreamLimits } from './event-streams.ts'
 
@@ -25,7 +32,7 @@ export interface ConsoleServerInit {
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined
   readonly limits?: Partial<ConsoleLimits>
   /** Explains one call, by facts that are read for it. Undefined: the path is not there. */
-  readonly explain?: ((question: PathQuestion, signal: AbortSignal) => Promise<PathAnswer>) | undefined
+  readonly explain?: ((question: AskedPath, signal: AbortSignal) => Promise<PathAnswer>) | undefined
 }
 
 export interface ConsoleLimits extends StreamLimits {
@@ -184,7 +191,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     }
     const secure = tls === undefined ? '' : '; Secure'
     const cookie = `${COOKIE}=${session}; Path=/; HttpOnly; SameSite=Strict${secure}`
-    reply(response, 303, '', { location: '/', 'set-cookie': cookie })
+    reply(response, 303, '', { location: './', 'set-cookie': cookie })
   }
 
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
@@ -224,12 +231,15 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
 const MAX_END = 320
 
 /** Takes the ends as `sealane explain` takes them, or says what is wrong with them. */
-function questionOf(url: string): PathQuestion | WrongAnswer {
+function questionOf(url: string): AskedPath | WrongAnswer {
   const asked = new URLSearchParams(url.slice(url.indexOf('?') + 1))
   const [from, to] = [asked.get('from') ?? '', asked.get('to') ?? '']
   try {
-    if (from.length > MAX_END || to.length > MAX_END) throw new Error(`expected at most ${MAX_END} characters`)
-    return { from: parseFrom(from), to: parseTo(to) }
+    const [fromContext, toContext] = [asked.get('fromContext') ?? undefined, asked.get('toContext') ?? undefined]
+    for (const text of [from, to, fromContext ?? '', toContext ?? '']) {
+      if (text.length > MAX_END) throw new Error(`expected at most ${MAX_END} characters`)
+    }
+    return { from: parseFrom(from), to: parseTo(to), fromContext, toContext }
   } catch (error) {
     return wrongPath(messageOf(error), 'see: sealane explain --help')
   }
@@ -282,7 +292,7 @@ function loginPage(text: string): string {
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Sealane: log in</title>
 <main><h1>Sealane console</h1><p role="alert">${text}</p>
-<form method="post" action="${LOGIN_PATH}"><label>Token
+<form method="post" action=".${LOGIN_PATH}"><label>Token
 <input name="token" type="password" autocomplete="current-password" required autofocus></label>
 <button>Log in</button></form></main></html>
 `

@@ -17,10 +17,18 @@ export const SECTIONS = [
 ] as const
 export type SectionName = (typeof SECTIONS)[number]
 
+/** A row on a page about several clusters. */
+export interface OfContext {
+  /** The kubeconfig context whose cluster says it. Absent: the page is about one. */
+  readonly context?: string
+}
+
 /** The rows of one section. */
 export interface Section<T> {
   /** The command that shows the same. */
   readonly command: string
+  /** The same of further contexts, on a page about several. */
+  readonly commands?: readonly string[]
   readonly rows: readonly T[]
   /** The number of rows that are left out, because a section has a limit. */
   readonly more: number
@@ -74,6 +82,21 @@ export interface About {
   readonly notLinked?: { readonly reason: string; readonly clusters: readonly string[]; readonly more: number }
   /** Set while the facts cannot be renewed: since when (RFC 3339), and why. */
   readonly failing?: { readonly since: string; readonly why: string }
+  /** On a page about several contexts: each of them, in the order of the command. */
+  readonly contexts?: readonly ContextRow[]
+}
+
+/** One of several contexts. What it said last stays while it cannot be reached. */
+export interface ContextRow {
+  readonly context: string
+  readonly cluster?: string
+  /** Absent: it has not answered yet. */
+  readonly health?: About['health']
+  readonly problems?: number
+  /** When its facts were taken, RFC 3339. */
+  readonly facts?: string
+  readonly command: string
+  readonly failing?: About['failing']
 }
 
 /** RFC 3339 times of the facts. Absent: these were not read. */
@@ -84,7 +107,7 @@ export interface Times {
   readonly denied?: string
 }
 
-export interface ProblemRow {
+export interface ProblemRow extends OfContext {
   readonly severity: 'down' | 'degraded' | 'notice'
   readonly reason: string
   readonly subject: string
@@ -98,7 +121,7 @@ export interface ProblemRow {
   readonly commands: readonly string[]
 }
 
-export interface ClusterCard {
+export interface ClusterCard extends OfContext {
   readonly cluster: string
   /** `here`: the cluster whose facts these are. */
   readonly state: 'here' | 'reached' | 'cut off' | 'unknown'
@@ -112,13 +135,21 @@ export interface ClusterCard {
   readonly rttMs?: number
   readonly loss?: number
   readonly mtu?: number
+  /** Of all links to it. */
+  readonly traffic?: Traffic
   readonly podCIDRs: readonly string[]
   readonly globalCIDRs: readonly string[]
   /** `region=eu`. */
   readonly labels: readonly string[]
 }
 
-export interface GatewayRow {
+/** Bytes a second through links, from the counters of two reports of the gateways. */
+export interface Traffic {
+  readonly receivedPerSecond: number
+  readonly sentPerSecond: number
+}
+
+export interface GatewayRow extends OfContext {
   readonly node: string
   readonly state: 'reporting' | 'silent' | 'starting'
   readonly since?: string
@@ -128,7 +159,7 @@ export interface GatewayRow {
   readonly links: number
 }
 
-export interface LinkRow {
+export interface LinkRow extends OfContext {
   readonly node: string
   readonly lane: number
   readonly cluster: string
@@ -138,15 +169,19 @@ export interface LinkRow {
   readonly since?: string
   /** What makes the link, such as `kernel` for WireGuard in the kernel. */
   readonly cable?: string
-  readonly way?: 'direct' | 'NAT'
+  readonly way?: 'direct' | 'NAT' | 'relay'
+  /** The cluster whose gateway relays it. */
+  readonly relay?: string
   readonly address?: string
   readonly rttMs?: number
   readonly loss?: number
   readonly mtu?: number
+  /** Absent until the gateway has reported twice. */
+  readonly traffic?: Traffic
   readonly message: string
 }
 
-export interface ServiceRow {
+export interface ServiceRow extends OfContext {
   readonly namespace: string
   readonly name: string
   /** `own`: this cluster exports it and does not import it. */
@@ -162,6 +197,8 @@ export interface ServiceRow {
   readonly moreImporters: number
   readonly ready?: number
   readonly policy?: string
+  /** Absent: none were counted. */
+  readonly calls?: { readonly perSecond: number; readonly errors: number }
   readonly shares: readonly ShareCell[]
   readonly moreShares: number
 }
@@ -180,10 +217,10 @@ export interface ShareCell {
   readonly message: string
 }
 
-export interface FlowSample {
+export interface FlowSample extends OfContext {
   readonly at: string
   readonly node?: string
-  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'denied'
+  readonly outcome: 'answered' | 'refused' | 'unanswered' | 'timed-out' | 'denied'
   readonly from: string
   readonly to: string
   readonly protocol: string
@@ -195,7 +232,7 @@ export interface FlowSample {
 }
 
 /** What one rule refused, of the samples. */
-export interface RefusalRow {
+export interface RefusalRow extends OfContext {
   readonly outcome: 'refused' | 'denied'
   readonly reason: string
   readonly count: number
@@ -205,7 +242,7 @@ export interface RefusalRow {
   readonly to: string
 }
 
-export interface CallsRow {
+export interface CallsRow extends OfContext {
   readonly service: string
   readonly callsPerSecond: number
   readonly bytesPerSecond: number
@@ -216,7 +253,7 @@ export interface CallsRow {
   readonly p99Ms?: number
 }
 
-export interface DeniedRow {
+export interface DeniedRow extends OfContext {
   readonly at: string
   readonly node?: string
   readonly from: string
@@ -227,7 +264,7 @@ export interface DeniedRow {
 }
 
 /** Something that this console saw change. */
-export interface EventRow {
+export interface EventRow extends OfContext {
   /** When the facts were taken that show it first. */
   readonly at: string
   readonly kind: 'problem' | 'gateway' | 'link' | 'import'

@@ -1,11 +1,19 @@
 /** One call as `sealane explain` explains it, cut to bounds and made printable for the page. */
-import type { PathExplanation, PathStep } from '../../explain/path/path.ts'
+import type { PathExplanation, PathQuestion, PathStep } from '../../explain/path/path.ts'
 import { MAX_MESSAGE, clipped, numbers, withFlags } from './plan-rows.ts'
 
 /** Steps of a path. explain/ makes at most four ways, there and back. */
 const MOST_STEPS = 200
 const MOST_NOTES = 8
 const MOST_TEXTS = 20
+
+/** A call to explain. */
+export interface AskedPath extends PathQuestion {
+  /** On a page about several contexts: that of the caller. */
+  readonly fromContext?: string | undefined
+  /** That of the called end. Absent: all others are asked. */
+  readonly toContext?: string | undefined
+}
 
 /** What the page gets for two ends. */
 export type PathAnswer = ({ readonly t: 'explained' } & ExplainedPath) | WrongAnswer | FailedAnswer
@@ -68,13 +76,13 @@ export interface StepRow {
   readonly ageSeconds: number
 }
 
-/** `flags` name the target in a command. */
-export function planPath(found: PathExplanation | WrongPath, flags: string): PathAnswer {
+/** `flags` name the target in a command; `whole` are those of the command that explains the same. */
+export function planPath(found: PathExplanation | WrongPath, flags: string, whole = flags): PathAnswer {
   if ('wrong' in found) return wrongPath(found.wrong, found.hint)
   const { takenAt, from, to, outcome, message, failing, next, nextAt, ways, waysLeftOut, steps, notAsked } = found
   return {
     t: 'explained',
-    command: clipped(`sealane explain ${word(from)} ${word(to)} ${flags}`, MAX_MESSAGE),
+    command: clipped(`sealane explain ${word(from)} ${word(to)} ${whole}`, MAX_MESSAGE),
     ...{ takenAt: clipped(takenAt), from: clipped(from, MAX_MESSAGE), to: clipped(to, MAX_MESSAGE), outcome },
     message: clipped(message, MAX_MESSAGE),
     ...(failing === undefined ? {} : { failing: failing.seq }),

@@ -41,7 +41,7 @@ import type {
   ShareCell,
 } from './document.ts'
 import { type SeenStates, eventsOf, planEvents, seenOf } from './plan-events.ts'
-import { type FlowCommands, type FlowsFacts, planFlows } from './plan-flows.ts'
+import { type CallsFact, type FlowCommands, type FlowsFacts, planFlows } from './plan-flows.ts'
 import {
   type Answer,
   MAX_MESSAGE,
@@ -92,7 +92,7 @@ export interface ConsoleFacts {
 }
 
 /** The largest number of rows of each section. */
-const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
+export const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
 const MOST_LABELS = 8
 
 /** What a look shows, and what the next one has to know of it. */
@@ -106,7 +106,19 @@ export interface PlannedState {
   readonly seen: SeenStates
 }
 
-type LinkTimes = ReadonlyMap<string, Pick<LinkRow, 'state' | 'since'>>
+type LinkTimes = ReadonlyMap<string, LinkTime>
+
+interface LinkTime extends Counted {
+  readonly state: LinkRow['state']
+  readonly since?: string
+}
+
+/** The counters of a link, and the heartbeat of the report that has them. */
+interface ByteCount {
+  readonly received: number
+  readonly sent: number
+  readonly atMs: number
+}
 
 /**
  * Never throws. From the look `before` follows when a link has changed. Its sections stay, with their age, where the
@@ -117,9 +129,9 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
   const diagnosis = diagnoseWorld(world)
   const commands = commandsFor(input)
   const earlier = before?.state
-  const planned = servicesOf(world, input.shares, commands.services)
-  const rows = linkRows(world, diagnosis, before?.links)
-  const clusters = renewed(clustersOf(world, diagnosis, commands.clusters), 'clusters', world, earlier)
+  const planned = servicesOf(world, input, commands.services)
+  const { rows, times } = linkRows(world, diagnosis, before?.links)
+  const clusters = renewed(clustersOf(world, diagnosis, rows, commands.clusters), 'clusters', world, earlier)
   const gateways = renewed(gatewaysOf(world, diagnosis, commands.gateways), 'gateways', world, earlier)
   const links = renewed(linksOf(rows, commands.links), 'links', world, earlier)
   const services = renewed(planned.services, 'services', world, earlier)
@@ -145,7 +157,7 @@ export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedSta
   }
   return {
     ...{ state, startedAt, seen: seenOf(now, before?.seen) },
-    links: links.stale === undefined ? linkTimes(rows) : before?.links,
+    links: links.stale === undefined ? times : before?.links,
   }
 }
 
@@ -329,7 +341,13 @@ function commandsIn(mend: string): readonly string[] {
   return [...mend.matchAll(/`((?:sealane|kubectl) [^`]+)`/g)].flatMap(([, command]) => command ?? [])
 }
 
-function clustersOf(world: World, { overview }: Diagnosis, command: string): Section<ClusterCard> {
+function clustersOf(
+  world: World,
+  { overview }: Diagnosis,
+  links: readonly LinkRow[],
+  command: string,
+): Section<ClusterCard> {
+  const byCluster = Map.groupBy(links, ({ cluster }) => cluster)
   const objects = new Map(world.objects.Cluster?.map(({ object }) => [object.spec.id, object]))
   const facts = (id: string): Pick<ClusterCard, 'since' | 'region' | 'podCIDRs' | 'globalCIDRs' | 'labels'> => {
     const object = objects.get(id)
@@ -360,7 +378,13 @@ function clustersOf(world: World, { overview }: Diagnosis, command: string): Sec
     const row = overview.clusters[i]
     if (row === undefined) return []
     const { state, contact, linksUp, links, rttMs, loss, mtu } = row
-    return [{ ...facts(id), cluster: clipped(id), state, contact, linksUp, links, ...numbers({ rttMs, loss, mtu }) }]
+    const traffic = trafficOf(byCluster.get(clipped(id)) ?? [])
+    return [
+      {
+        ...{ ...facts(id), cluster: clipped(id), state, contact, linksUp, links, ...numbers({ rttMs, loss, mtu }) },
+        ...(traffic === undefined ? {} : { traffic }),
+      },
+    ]
   })
   return section(command, [...own, ...others.sort(byState)], MOST.clusters, (card) => card)
 }
@@ -390,25 +414,77 @@ function gatewaysOf({ objects }: World, { overview }: Diagnosis, command: string
 
 const LINK_RANK = { down: 0, connecting: 1, up: 2 } as const
 
-function linkRows(world: World, diagnosis: Diagnosis, known: LinkTimes | undefined): readonly LinkRow[] {
+interface PlannedLinks {
+  readonly rows: readonly LinkRow[]
+  /** Of each link: for the next look. */
+  readonly times: LinkTimes
+}
+
+function linkRows(world: World, diagnosis: Diagnosis, known: LinkTimes | undefined): PlannedLinks {
   const { links } = diagnosis.overview
-  const all = world.links
-    .map(({ gateway, connection }, i) => ({ row: links[i], cable: cableOf(gateway.object.status, connection) }))
-    .flatMap(({ row, cable }) => (row === undefined ? [] : [linkRow(row, cable)]))
-    .map((row): LinkRow => {
-      const earlier = known?.get(linkKey(row))
-      const since = earlier?.state === row.state ? earlier.since : clipped(world.takenAt)
-      return known === undefined || since === undefined ? row : { ...row, since }
+  const times = new Map<string, LinkTime>()
+  const rows = world.links.flatMap(({ gateway, connection }, i): readonly LinkRow[] => {
+    const link = links[i]
+    if (link === undefined) return []
+    const plain = linkRow(link, connection.usingRelay, cableOf(gateway.object.status, connection))
+    const earlier = known?.get(linkKey(plain))
+    const since = earlier?.state === plain.state ? earlier.since : clipped(world.takenAt)
+    const { count, traffic } = countOf(gateway.object.status, connection, earlier)
+    const row: LinkRow = {
+      ...plain,
+      ...(known === undefined || since === undefined ? {} : { since }),
+      ...(traffic === undefined ? {} : { traffic }),
+    }
+    times.set(linkKey(row), {
+      ...{ state: row.state, count, traffic },
+      ...(row.since === undefined ? {} : { since: row.since }),
     })
-  return all.sort((a, b) => LINK_RANK[a.state] - LINK_RANK[b.state] || compare(linkKey(a), linkKey(b)))
+    return [row]
+  })
+  const sorted = rows.sort((a, b) => LINK_RANK[a.state] - LINK_RANK[b.state] || compare(linkKey(a), linkKey(b)))
+  return { rows: sorted, times }
+}
+
+/** Two reports that are closer say too little. */
+const LEAST_COUNTED_MS = 1000
+
+interface Counted {
+  readonly count?: ByteCount | undefined
+  readonly traffic?: LinkRow['traffic']
+}
+
+/**
+ * Counters begin again with a device. A report that was seen already says nothing new, and the last rate stays. Without
+ * a heartbeat, as with earlier releases, there is no rate.
+ */
+function countOf(status: GatewayStatus, { rxBytes, txBytes }: CountedLink, earlier: Counted | undefined): Counted {
+  const atMs = Date.parse(status?.heartbeatTime ?? '')
+  if (Number.isNaN(atMs)) return {}
+  const count = { received: rxBytes, sent: txBytes, atMs }
+  const before = earlier?.count
+  if (before === undefined) return { count }
+  const ms = atMs - before.atMs
+  if (ms >= 0 && ms < LEAST_COUNTED_MS) return earlier ?? {}
+  const [received, sent] = [rxBytes - before.received, txBytes - before.sent]
+  if (ms < 0 || received < 0 || sent < 0) return { count }
+  const perSecond = (bytes: number): number => Math.round((bytes * 1000) / ms)
+  return { count, traffic: { receivedPerSecond: perSecond(received), sentPerSecond: perSecond(sent) } }
+}
+
+type CountedLink = Pick<World['links'][number]['connection'], 'rxBytes' | 'txBytes'>
+
+/** Undefined if no link has a rate. */
+function trafficOf(links: readonly LinkRow[]): LinkRow['traffic'] {
+  const known = links.flatMap(({ traffic }) => traffic ?? [])
+  if (known.length === 0) return undefined
+  return {
+    receivedPerSecond: known.reduce((sum, { receivedPerSecond }) => sum + receivedPerSecond, 0),
+    sentPerSecond: known.reduce((sum, { sentPerSecond }) => sum + sentPerSecond, 0),
+  }
 }
 
 function linksOf(rows: readonly LinkRow[], command: string): Section<LinkRow> {
   return section(command, rows, MOST.links, (row) => row)
-}
-
-function linkTimes(rows: readonly LinkRow[]): LinkTimes {
-  return new Map(rows.map((row) => [linkKey(row), row]))
 }
 
 type GatewayStatus = World['links'][number]['gateway']['object']['status']
@@ -419,17 +495,21 @@ function cableOf(status: GatewayStatus, connection: World['links'][number]['conn
   return own?.driver
 }
 
-function linkRow(link: LinkOverview, cable: string | undefined): LinkRow {
+function linkRow(link: LinkOverview, relay: string | undefined, cable: string | undefined): LinkRow {
   const { node, lane, cluster, remoteLane, state, usingAddress, usingNat, rttMs, loss, mtu, message } = link
   return {
     ...{ node: clipped(node), lane, cluster: clipped(cluster), remoteLane, state },
     ...(cable === undefined ? {} : { cable: clipped(cable) }),
-    ...(usingAddress === undefined
-      ? {}
-      : { way: usingNat ? ('NAT' as const) : ('direct' as const), address: clipped(usingAddress) }),
+    ...(usingAddress === undefined ? {} : { way: wayOf(usingNat, relay), address: clipped(usingAddress) }),
+    ...(relay === undefined ? {} : { relay: clipped(relay) }),
     ...numbers({ rttMs, loss, mtu }),
     message: clipped(message, MAX_MESSAGE),
   }
+}
+
+function wayOf(usingNat: boolean, relay: string | undefined): NonNullable<LinkRow['way']> {
+  if (relay !== undefined) return 'relay'
+  return usingNat ? 'NAT' : 'direct'
 }
 
 function linkKey({ node, lane, cluster, remoteLane }: LinkRow): string {
@@ -444,11 +524,17 @@ interface PlannedServices {
 const SERVICE_RANK = { 'cut off': 0, 'without backends': 1, unknown: 2, usable: 3, own: 4 } as const
 
 /** Services that cannot be called come first. */
-function servicesOf(world: World, shares: Answer<SharesFacts>, command: string): PlannedServices {
+function servicesOf(
+  world: World,
+  { shares, flows }: Pick<ConsoleFacts, 'shares' | 'flows'>,
+  command: string,
+): PlannedServices {
   const states = new Map(importStates(world).map((one) => [keyOf(one.service.object.metadata), one]))
   const own = world.objects.Cluster?.find(({ object }) => object.spec.id === world.self)?.object
   const importers = new Map(own?.status?.importedBy?.map((one) => [`${one.namespace}/${one.name}`, one]))
   const divide = divisionOf(world, shares)
+  // Of all services: the section of calls has place for those that are called most.
+  const called = new Map(flows?.t === 'known' ? flows.value.calls.map((one) => [one.name, one]) : [])
   const exports_ = new Map(world.objects.ServiceExport?.map(({ object }) => [keyOf(object.metadata), object]))
   const imports = new Map(world.objects.ServiceImport?.map(({ object }) => [keyOf(object.metadata), object]))
   const isAll = hasAllBackends(world)
@@ -470,6 +556,7 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
     const by = importers.get(key)
     const { cells: divided, policy } = divide.of(key, service)
     const ready = states.get(key)?.ready
+    const calls = called.get(key)
     return {
       ...{ namespace: clipped(namespace), name: clipped(name), state },
       ...(service === undefined ? {} : { type: clipped(service.spec.type) }),
@@ -481,6 +568,7 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
       moreImporters: Math.max(0, (by?.clusters.length ?? 0) - MOST_ITEMS) + (by?.more ?? 0),
       ...numbers({ ready }),
       ...(policy === undefined ? {} : { policy: `${policy.kind} ${clipped(policy.metadata.name)}` }),
+      ...(calls === undefined ? {} : { calls: callsCell(calls) }),
       shares: divided.slice(0, MOST_ITEMS),
       moreShares: Math.max(0, divided.length - MOST_ITEMS),
     }
@@ -491,6 +579,10 @@ function servicesOf(world: World, shares: Answer<SharesFacts>, command: string):
 
 interface Divided extends Pick<ServiceShares, 'policy'> {
   readonly cells: readonly ShareCell[]
+}
+
+function callsCell({ callsPerSecond, recent }: CallsFact): NonNullable<ServiceRow['calls']> {
+  return { perSecond: callsPerSecond, errors: recent.refused + recent.unanswered }
 }
 
 interface Division {

@@ -4,11 +4,13 @@ export {
   type CallsRow,
   type ClusterCard,
   type ConsoleState,
+  type ContextRow,
   type DeniedRow,
   type EventRow,
   type FlowSample,
   type GatewayRow,
   type LinkRow,
+  type OfContext,
   type ProblemRow,
   type RefusalRow,
   SECTIONS,
@@ -17,10 +19,13 @@ export {
   type ServiceRow,
   type ShareCell,
   type Times,
+  type Traffic,
 } from './document.ts'
 export type { CallsFact, FlowFact, FlowsFacts } from './plan-flows.ts'
 export type { Answer } from './plan-rows.ts'
+export { type ContextState, MOST_CONTEXTS, planSeveral } from './plan-several.ts'
 export {
+  type AskedPath,
   type ExplainedPath,
   type PathAnswer,
   type StepRow,

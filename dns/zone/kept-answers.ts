@@ -16,8 +16,7 @@ import {
 } from '../message/message.ts'
 import { isTransfer, soaRecord } from './answer.ts'
 import { compileAnswer } from './compile.ts'
-import { NO_SERVICE, isServiceName, labelsHash } from './known-labels.ts'
-import type { ServiceIndex } from './service-index.ts'
+import { NO_SERVICE, type ServiceIndex, isServiceName, labelsHash } from './service-index.ts'
 
 interface Quick {
   /** Name in lower case and type, one character for each octet. */

@@ -87,6 +87,10 @@ export function nodeStep(trip: Trip, way: Way, { gateways, up }: WayLinks): Step
     const [reason, message] = withoutAgent(here, node)
     return settled({ ...base, decision: 'fails', reason, message }, here, scope)
   }
+  const { failure } = agent.object.status
+  if ((gateways === undefined || gateways.length === 0) && failure !== undefined) {
+    return settled({ ...base, decision: 'unknown', reason: 'RoundFailed', message: unread(node, failure) }, here, scope)
+  }
   if (gateways === undefined || gateways.length === 0) {
     const isReached = here.world.reached?.has(way.cluster) === true
     const message = `${node} has no route to ${way.cluster} by any gateway`
@@ -104,6 +108,11 @@ export function nodeStep(trip: Trip, way: Way, { gateways, up }: WayLinks): Step
   // A firewall that closes a link is named at the link.
   const isLost = here.world.links.some((link) => link.node === node) && !up.some((link) => link.node === node)
   return isLost ? { ...draft, notes: [] } : settled(draft, here, scope)
+}
+
+/** A routeagent whose rounds fail reports no routes, and the kernel may still have those of an earlier round. */
+function unread(node: string, failure: string): string {
+  return `the routes of ${node} are not known, as its routeagent fails: ${failure}`
 }
 
 /** Why no routeagent reports on a node: none can run there, or it is missing. */
@@ -348,6 +357,10 @@ export function farNodeStep(trip: Trip, way: Way, direction: 'forward' | 'return
     const found = settled({ ...rest, decision: 'fails', reason, message }, view, scope)
     return { ...found, decision: isAll ? 'fails' : 'partly', message: `${found.message}${others}` }
   }
+  const failing = ways.find(({ failure }) => failure !== undefined)
+  if (failing?.failure !== undefined) {
+    return { ...rest, decision: 'unknown', reason: 'RoundFailed', message: unread(failing.node, failing.failure) }
+  }
   if (homeless > 0) {
     const message = `the nodes of ${homeless} of ${own.length} pods are not known`
     return { ...rest, decision: 'unknown', message }
@@ -369,6 +382,8 @@ interface FarNodeWay {
   readonly node: string
   readonly agent: ReturnType<typeof routeAgentOf>
   readonly gateways: readonly string[]
+  /** Why its routes are not known. */
+  readonly failure?: string
   readonly problem?: readonly ['NodeWithoutRouteAgent' | 'RouteAgentMissing' | 'NodesCutOff', string]
 }
 
@@ -383,6 +398,8 @@ function farNodeWay(here: MemberView, view: MemberView, node: string): FarNodeWa
   }
   const gateways = agent.object.status.clusters.find((one) => one.cluster === here.self)?.gateways ?? []
   if (gateways.length > 0) return { node, agent, gateways }
+  const { failure } = agent.object.status
+  if (failure !== undefined) return { node, agent, gateways, failure }
   return { node, agent, gateways, problem: ['NodesCutOff', `${node} has no route to ${here.self} by any gateway`] }
 }
 

@@ -1,6 +1,8 @@
 /** Before a packet leaves: the name, the shares of clusters, who may call, and the backends. Pure. */
 import {
   AccessRules,
+  type Caller,
+  callersIn,
   callersOf,
   choosesNamespace,
   egressRules,
@@ -443,11 +445,16 @@ function exporterAnswer({ here, far, caller, service, to }: Trip, cluster: strin
     const message = `${toText(to)} belongs to no exported service of ${cluster}`
     return { decision: 'fails', reason: 'access-not-exported', message, cluster }
   }
-  const labels = here.objects.Namespace?.find(({ metadata }) => metadata.name === caller.namespace)?.metadata.labels
+  const namespaces = here.objects.Namespace
+  const metadata = namespaces?.find((one) => one.metadata.name === caller.namespace)?.metadata
   const place =
     caller.namespace === undefined || caller.namespace === null
       ? undefined
-      : { name: caller.namespace, ...(labels === undefined ? {} : { labels }) }
+      : {
+          name: caller.namespace,
+          isRead: namespaces !== undefined,
+          ...(metadata === undefined ? {} : { labels: metadata.labels ?? {} }),
+        }
   const problem = offerProblem(view, called, here.self, place)
   if (problem === undefined) return { decision: 'passes', message: `${cluster} lets it in` }
   return { decision: problem.reason === 'NotAnswered' ? 'unknown' : 'fails', ...problem, cluster, service: called }
@@ -458,7 +465,7 @@ function offerProblem(
   view: MemberView,
   { namespace, name }: Service,
   from: string,
-  place: { readonly name: string; readonly labels?: Readonly<Record<string, string>> } | undefined,
+  place: (Caller['namespace'] & { readonly isRead: boolean }) | undefined,
 ): Why | undefined {
   const { AccessPolicy: policies, ClusterAccessPolicy: clusterPolicies } = view.objects
   const membership = view.list('Membership')?.[0]
@@ -479,6 +486,11 @@ function offerProblem(
     return { reason: 'CallsNotAllowed', message: `${view.self} does not offer ${name}.${namespace} to ${from} (${by})` }
   }
   if (place === undefined || mayCall(offer, { cluster: from, namespace: place })) return undefined
+  if (!place.isRead && callersIn(offer, from)?.selectors.length !== 0)
+    return {
+      reason: 'NotAnswered',
+      message: `the labels of namespace ${place.name} of ${from} are not among the facts`,
+    }
   const message = `${view.self} does not offer ${name}.${namespace} to namespace ${place.name} of ${from} (${by})`
   return { reason: 'access-not-offered', message }
 }
@@ -604,8 +616,9 @@ export function backendsStep(trip: Trip, way: Way, shares: ServiceShares | undef
       here,
       scope,
     )
-  // Where no tier has a ready endpoint, those that still serve are called.
-  const isCalled = (way.share ?? 0) > 0 && all.length > 0
+  // Where no tier has a ready endpoint, those that still serve are called, but DNS answers only ready ones.
+  const isHeadless = imported?.object.spec.type === 'Headless'
+  const isCalled = !isHeadless && (way.share ?? 0) > 0 && all.length > 0
   const draft: StepDraft = {
     ...base,
     decision: isCalled ? 'partly' : 'fails',

@@ -1,6 +1,7 @@
 /** One station of a way: what it decides by itself, together with what `diagnose` finds about its objects. Pure. */
 import { InvalidAddressError, parseAddressPort } from '../../model/addresses/addresses.ts'
 import { fitText, isDnsLabel, printable } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Finding } from '../facts/facts.ts'
 import type { PacketTuple, PathStep } from './document.ts'
 import { type MemberView, type Scope, rootOf } from './member-view.ts'
@@ -62,8 +63,7 @@ function ofNode(kind: string): boolean {
 }
 
 function caused(draft: StepDraft, findings: readonly Finding[], view: MemberView): Partial<StepDraft> {
-  const compared = findings.filter(isOfBothEnds)
-  const root = rootOf(compared.length > 0 ? compared : findings, view.world.atSite)
+  const root = rootOf(closest(findings), view.world.atSite)
   if (root === undefined) return {}
   const { kind, name, namespace } = root.subject
   const object = `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
@@ -76,7 +76,20 @@ function caused(draft: StepDraft, findings: readonly Finding[], view: MemberView
   }
 }
 
-/** What both ends of a link show together is closer to the cause than what one of them shows. */
+/** What stops links for certain, and is itself not seen by the links. */
+const STOPS_LINKS: readonly ReasonCode[] = ['FirewallDrops', 'PortTaken', 'MemberEvicted']
+
+/**
+ * What both ends of a link show together is closer to the cause than what the links of one of them show, and a firewall
+ * or a taken port that was found is the cause.
+ */
+function closest(findings: readonly Finding[]): readonly Finding[] {
+  const compared = findings.filter(isOfBothEnds)
+  if (compared.length === 0) return findings
+  const stops = findings.filter(({ reason }) => STOPS_LINKS.includes(reason))
+  return stops.length > 0 ? stops : compared
+}
+
 function isOfBothEnds({ subject: { kind, name } }: Finding): boolean {
   return kind === 'Link' && name.includes(' and ')
 }

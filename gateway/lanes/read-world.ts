@@ -43,6 +43,7 @@ export type Known = Pick<
   | 'relayPlaces'
   | 'upAt'
   | 'triesDirect'
+  | 'punched'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const

@@ -17,6 +17,7 @@ import {
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
+  isHidden,
   isLaneNumber,
   laneClaims,
   laneServerKey,
@@ -24,7 +25,7 @@ import {
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
-import { isHidden, linkPort, observedValidator, ownAddresses, planCandidates } from '../reach/reach.ts'
+import { linkPort, observedValidator, ownAddresses, planCandidates } from '../reach/reach.ts'
 import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 

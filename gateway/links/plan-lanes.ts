@@ -190,7 +190,8 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const relayPlaces = world.relayPlaces?.get(linkKey(remote))
     const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
-    const relays = { triesDirect, relays: relayPlaces ?? [], upAt: world.upAt?.get(linkKey(remote)) }
+    const [upAt, punched] = [world.upAt?.get(linkKey(remote)), world.punched?.get(linkKey(remote))]
+    const relays = { triesDirect, relays: relayPlaces ?? [], upAt, punched }
     const choice = chooseEndpoint({ ...turn, ...relays, candidates, noneCallable, roamed, link, health })
     const suspicion = laneSuspicion({ world, own, port, remote, hidden })
     return {

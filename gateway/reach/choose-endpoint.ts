@@ -41,6 +41,8 @@ export interface EndpointChoiceInit {
   readonly relays?: readonly RelayPlace[]
   /** The link is relayed, and the peer is called at its own addresses now (ReturnTries). */
   readonly triesDirect?: boolean
+  /** Where probes through the NATs of both ends have shown that the peer can be called. Absent: nowhere. */
+  readonly punched?: AddressPort | undefined
   /** Where packets of the link went when it was up last. Absent: not known. */
   readonly upAt?: AddressPort | undefined
   /** The present state of the link. Undefined if it is new. */
@@ -77,6 +79,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     const turn = Math.floor(monotonicMs / DIRECT_TURN_MS)
     return { ...tryPlace({ ...init, roamed: undefined }, turn), nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
+  const punched = punchedPlace(init)
+  if (punched !== undefined) return punched
   const moved = movedPlace(init)
   if (health?.state === 'up' && moved !== undefined) return throughRelay(moved)
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.
@@ -141,15 +145,34 @@ const DIRECT_AGAIN_MS = 400
 const DIRECT_TURN_MS = 1200
 
 /**
+ * The call at the place that probes have proven. A link that went down there does not stay: Relays takes the place back.
+ */
+function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
+  const { punched, link, health, monotonicMs } = init
+  const current = link?.at
+  if (punched === undefined) return undefined
+  const why = 'punched: probes pass through the NATs of both ends'
+  if (health?.state === 'up') {
+    // The peer may have moved the link first, to another one of its places.
+    if (current !== undefined && !mayBeRelay(current, init)) return keep(current, why)
+    return { how: 'try', at: punched, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
+  }
+  if (health?.state === 'down' && sameAddressPort(current, punched)) return undefined
+  const sinceMs = health?.sinceMs ?? monotonicMs
+  const { attempt, endsMs } = callTurn(Math.max(0, monotonicMs - sinceMs), callSchedule(init))
+  const hasSession = monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
+  return { how: 'try', at: punched, why, ...(hasSession ? {} : { attempt }), nextAtMs: sinceMs + endsMs }
+}
+
+/**
  * The relay has given the pair another port, for example because one end has another identity. Or it relays no longer,
  * for example because its gateway is about to leave, and there is another one.
  */
 function movedPlace({ relays = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
   const current = link?.at
-  if (current === undefined || !isRelayPlace(current) || relays.some(({ at }) => sameAddressPort(at, current)))
-    return undefined
+  if (current === undefined || !mayBeRelay(current, { candidates })) return undefined
+  if (relays.some(({ at }) => sameAddressPort(at, current))) return undefined
   const address = formatAddress(current.address)
-  if (candidates.some((one) => one.address === address && one.port === current.port)) return undefined
   return relays.find(({ at }) => formatAddress(at.address) === address) ?? relays[0]
 }
 
@@ -179,8 +202,14 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
 }
 
 /** By where the link was when it was up: the call through a relay changes where it is. */
-function wasDirect({ upAt }: EndpointChoiceInit): boolean {
-  return upAt !== undefined && !isRelayPlace(upAt)
+function wasDirect({ upAt, candidates }: EndpointChoiceInit): boolean {
+  return upAt !== undefined && !mayBeRelay(upAt, { candidates })
+}
+
+/** A place of relays, unless the peer itself announces it: gateways may use the ports of relays, too. */
+function mayBeRelay(at: AddressPort, { candidates }: Pick<EndpointChoiceInit, 'candidates'>): boolean {
+  const address = formatAddress(at.address)
+  return isRelayPlace(at) && !candidates.some((one) => one.address === address && one.port === at.port)
 }
 
 function staysDirect(init: EndpointChoiceInit): boolean {

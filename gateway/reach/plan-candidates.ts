@@ -1,5 +1,6 @@
 /** Finds the addresses and ports at which the lanes of this node can be called. Pure. */
 import {
+  type AddressPort,
   type Prefix,
   UNGRANTED_SPACE,
   classifyAddress,
@@ -12,8 +13,14 @@ import {
   prefixOf,
   reservedPrefixes,
 } from '../../model/addresses/addresses.ts'
-import { type Cluster, DEFAULT_GLOBAL_RANGE, type EndpointCandidate } from '../../model/model.ts'
-import { isPublicName } from '../../model/lanes/lanes.ts'
+import {
+  type Cluster,
+  DEFAULT_GLOBAL_RANGE,
+  type EndpointCandidate,
+  RELAY_LAST_PORT,
+  RELAY_PORT,
+} from '../../model/model.ts'
+import { isHidden, isPublicName } from '../../model/lanes/lanes.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
 import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
@@ -122,18 +129,27 @@ function printable(text: string): string {
   return text.slice(0, 64).replaceAll(/[^\x20-\x7e]/g, '?')
 }
 
-/**
- * True for a gateway behind NAT that no outside gateway can call, as far as is known. It has to call the others itself.
- */
-export function isHidden(candidates: readonly EndpointCandidate[]): boolean {
-  const has = (kind: EndpointCandidate['kind']): boolean => candidates.some((one) => one.kind === kind)
-  return candidates.length === 0 || (has('observed') && !has('public'))
-}
-
 /** True if this node's own lane cannot be called from outside, as far as is known. */
 export function isOwnLaneHidden(world: GatewayWorld, lane: GatewayLaneConfig): boolean {
   const candidates = planCandidates(world, lane)
   return candidates.length === 0 || (isBehindNat(world) && isHidden(candidates))
+}
+
+/**
+ * True if the candidates of an end show no way in from outside, so that it asks relays for links that do not come up.
+ * Beside isOwnLaneHidden() this counts an observed address that other members have, too: they may be behind the same
+ * NAT. A member that states it falsely costs a link that is down a few questions, and nothing else. Takes an end that
+ * does not relay itself.
+ */
+export function seeksRelays({ hidden, candidates }: CalledEnd): boolean {
+  return hidden || isHidden(candidates)
+}
+
+/** An end of a link, as the other end may call it. */
+interface CalledEnd {
+  /** It cannot be called from outside, as far as is known. */
+  readonly hidden: boolean
+  readonly candidates: readonly EndpointCandidate[]
 }
 
 /**
@@ -213,6 +229,23 @@ export function ownAddresses({ nodes, addresses }: Pick<View, 'nodes' | 'address
 /** Whether an interface of this node has the address. */
 function hasAddress({ addresses }: Pick<View, 'addresses'>, text: string): boolean {
   return addresses.some(({ address }) => address.split('/')[0] === text)
+}
+
+/** System ports (RFC 6335): no NAT maps a gateway to one, and what listens there is not one. */
+const FIRST_MAPPED_PORT = 1024
+
+/**
+ * Returns a function that tells whether a probe may go to a place that a relay, or a far end, has named: an address of
+ * a machine that is not this one, outside the lanes, at a port that a NAT may give to a gateway. A port of relays would
+ * be taken for one. Create it once for all places.
+ */
+export function placeValidator(world: View): (at: AddressPort) => boolean {
+  const [ours, ranges] = [ownAddresses(world), rangesOfOwn(world.own)]
+  return ({ address, port }) => {
+    const text = formatAddress(address)
+    if (port < FIRST_MAPPED_PORT || (port >= RELAY_PORT && port <= RELAY_LAST_PORT)) return false
+    return whyNotCalled(text, ranges) === undefined && !ours.has(text)
+  }
 }
 
 /** Clusters, by the addresses that their Endpoints state. */

@@ -4,7 +4,6 @@ export { CallHistory } from './call-history.ts'
 export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 export {
   isBehindNat,
-  isHidden,
   isOwnLaneHidden,
   linkPort,
   observedValidator,
@@ -28,7 +27,9 @@ export {
   RelayServer,
   type SharedPort,
   bindKey,
+  type NatMapping,
   Relays,
+  type WhyRelayed,
   endId,
   planRelayEnds,
   planSharedPorts,

@@ -3,6 +3,7 @@ import { type AddressPort, formatAddress, formatAddressPort, sameAddressPort } f
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
+  CONDITION_NAT_MAPPING,
   CONDITION_PUBLIC_NAME,
   type Condition,
   type ConditionFinding,
@@ -22,7 +23,7 @@ import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
-import { type EndpointChoice, isWebPlace, relayOf } from '../reach/reach.ts'
+import { type EndpointChoice, type NatMapping, type WhyRelayed, isWebPlace, relayOf } from '../reach/reach.ts'
 import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
@@ -140,6 +141,10 @@ export interface StatusInit {
   readonly rotation?: ConditionFinding
   /** Absent if the public address is no DNS name. */
   readonly publicName?: PublicNameView
+  /** What relays show of the NAT in front of this node. Absent: nothing. */
+  readonly natMapping?: NatMapping
+  /** Why a relayed link is relayed, by linkKey(). Absent: it is not known. */
+  readonly whyRelayed?: (key: string) => WhyRelayed
   /** Conditions of the status so far. */
   readonly conditions: readonly Condition[]
 }
@@ -162,7 +167,7 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: [drainedCondition, rotationCondition, nameCondition].reduce(
+      conditions: [drainedCondition, rotationCondition, nameCondition, natCondition].reduce(
         (list, next) => next(init, list),
         setCondition(init.conditions, ready, init.nowMs),
       ),
@@ -207,6 +212,23 @@ function nameCondition({ publicName, nowMs }: StatusInit, list: readonly Conditi
   return setCondition(list, { type, status: 'False', reason: problem.reason, message }, nowMs)
 }
 
+function natCondition({ natMapping, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_NAT_MAPPING
+  // One that asks two relays no longer still has the same NAT; a process that has just started asks soon.
+  if (natMapping === undefined || natMapping === 'unknown') return list
+  const finding: ConditionFinding =
+    natMapping === 'endpointIndependent'
+      ? {
+          ...{ type, status: 'True', reason: 'NatMappingKept' satisfies ReasonCode },
+          message: 'all destinations see this gateway at one address and port',
+        }
+      : {
+          ...{ type, status: 'False', reason: 'NatMappingVaries' satisfies ReasonCode },
+          message: 'the NAT gives each destination another port (symmetric NAT)',
+        }
+  return setCondition(list, finding, nowMs)
+}
+
 function fitted({ message, reason }: Failure): Failure {
   return { message: fitText(message, MAX_FAILURE_LENGTH), reason }
 }
@@ -230,17 +252,20 @@ function connection(
   const { rttMs, loss } = health?.figures ?? {}
   const handshakeAge = handshakeAgeMs(init, link)
   const state = reportedState(init, key)
+  const relay = usingRelay(relays, link?.at, planned.relayPlaces)
   return {
     cluster: planned.cluster,
     lane: lane.ownLane,
     remoteLane: lane.remoteLane,
     endpoint: planned.endpoint,
     state,
-    ...(state === 'up' ? { message: upMessage(lane, health) } : trouble(init, { lane, planned, link, state })),
+    ...(state === 'up'
+      ? { message: joinedText(upMessage(lane, health), relayedMessage(init, planned, relay)) }
+      : trouble(init, { lane, planned, link, state })),
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
-    ...usingRelay(relays, link?.at, planned.relayPlaces),
+    ...relay,
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
@@ -259,6 +284,31 @@ function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined)
   if (health?.kernelOnly === true) return PROCESS_SILENT
   const mtu = linkMtu(deviceMtu, health)
   return mtu < deviceMtu ? problemText(narrowProblem(mtu, deviceMtu)) : ''
+}
+
+/** Why the link has no better way. Empty if it has, or if that is not known yet. */
+function relayedMessage(
+  { whyRelayed }: StatusInit,
+  planned: PlannedLink,
+  { usingRelay: relay }: Pick<ConnectionStatus, 'usingRelay'>,
+): string {
+  const why = relay === undefined ? undefined : whyRelayed?.(linkKey(planned))
+  switch (why) {
+    case 'bothDependent':
+      return problemText({
+        reason: 'BothNatsVary',
+        message: 'the NATs of both ends give each destination another port',
+      })
+    case 'unanswered':
+      return problemText({ reason: 'PunchUnanswered', message: 'probes through the NATs of both ends get no answer' })
+    case 'searching':
+    case undefined:
+      return ''
+  }
+}
+
+function joinedText(...parts: readonly string[]): string {
+  return fitText(parts.filter((part) => part !== '').join('; '), MAX_CONNECTION_MESSAGE_LENGTH)
 }
 
 function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined): number | undefined {

@@ -7,11 +7,13 @@ import {
   type ConditionFinding,
   type ConnectionStatus,
   type Gateway,
+  MEMBERSHIP_NAME,
+  endpointName,
   isNodeOfSite,
   ownedByNode,
   sameOwners,
 } from '../../model/model.ts'
-import { remoteLaneOf, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
+import { LINK_RUNGS, type LinkRung, linkRung, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { isNotFound } from '../../kernel/kernel.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
@@ -30,6 +32,7 @@ import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
 import { HeardLinks, type LinkHealth, type Probing } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
+import type { Relays } from '../reach/reach.ts'
 import { planStatus } from './plan-status.ts'
 
 export interface StatusInit {
@@ -40,6 +43,8 @@ export interface StatusInit {
   readonly rotation?: () => ConditionFinding | undefined
   /** What is known of the public name (PublicName). */
   readonly publicName?: () => PublicNameView | undefined
+  /** Relays for links that nothing else reaches. Absent: there are none. */
+  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed'>
   /** The loop whose state the status reports. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
@@ -127,6 +132,7 @@ export class StatusLoop {
       ...(this.#init.lanes.withdrawn ? { flowsWith: probing.busyClusters() } : {}),
       ...rotationOf(this.#init.rotation?.()),
       ...(publicName === undefined ? {} : { publicName }),
+      ...natOf(this.#init.relays),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
@@ -181,6 +187,14 @@ export class StatusLoop {
     for (const event of events) this.#deps.api.report(event)
   }
 
+  #rungOf(connection: ConnectionStatus): LinkRung | undefined {
+    const { api } = this.#deps
+    const endpoints = api.cache('Endpoint')
+    const id = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
+    const own = id === undefined ? undefined : endpoints.get(endpointName(id, this.#init.config.node, connection.lane))
+    return linkRung(connection, own, endpoints.get(connection.endpoint))
+  }
+
   #present(): Gateway | undefined {
     return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
@@ -200,12 +214,16 @@ export class StatusLoop {
       sentBytes,
     ]
     for (const gauge of gauges) gauge.reset()
-    const ways = { direct: 0, relayed: 0, [RUNG_TCP_443]: 0 }
+    const counts = new Map<LinkRung, number>(LINK_RUNGS.map((rung) => [rung, 0]))
+    for (const connection of gateway.status?.connections ?? []) {
+      const rung = connection.state === 'up' ? this.#rungOf(connection) : undefined
+      if (rung !== undefined) counts.set(rung, (counts.get(rung) ?? 0) + 1)
+    }
+    for (const [rung, count] of counts) metrics.links.set(count, { rung })
     for (const connection of gateway.status?.connections ?? []) {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
       const labels = { cluster, ...laneLabels({ ownLane, remoteLane }) }
-      if (connection.state === 'up') ways[wayOf(connection)] += 1
       const jitterMs = health.get(healthKey(remoteLane, cluster))?.figures.jitterMs
       connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
@@ -216,13 +234,13 @@ export class StatusLoop {
       receivedBytes.set(connection.rxBytes, labels)
       sentBytes.set(connection.txBytes, labels)
     }
-    for (const [rung, count] of Object.entries(ways)) metrics.linksByRung.set(count, { rung })
   }
 }
 
-function wayOf({ usingRelay }: ConnectionStatus): 'direct' | 'relayed' | typeof RUNG_TCP_443 {
-  if (usingRelay === undefined) return 'direct'
-  return usingRelay.startsWith(RUNG_TCP_443) ? RUNG_TCP_443 : 'relayed'
+function natOf(
+  relays: StatusInit['relays'],
+): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'whyRelayed'>> {
+  return relays === undefined ? {} : { natMapping: relays.mapping, whyRelayed: (key) => relays.whyRelayed(key) }
 }
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {

@@ -126,6 +126,8 @@ export interface GatewayWorld {
   readonly upAt?: ReadonlyMap<string, AddressPort>
   /** Relayed links, by linkKey(), that are called at the far end's own addresses now (ReturnTries). Absent: none. */
   readonly triesDirect?: ReadonlySet<string>
+  /** Where far ends of relayed links can be called without the relay, by linkKey(), proven by probes. Absent: nowhere. */
+  readonly punched?: ReadonlyMap<string, AddressPort>
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }

@@ -1,5 +1,6 @@
 /** All dashboards, as files and as ConfigMaps for Grafana's sidecar. */
 import { type ManifestObject, partLabels } from '../values/values.ts'
+import { CALLS_DASHBOARD } from './calls-dashboard.ts'
 import { CLUSTERSET_DASHBOARD } from './clusterset-dashboard.ts'
 import { CONTROL_PLANE_DASHBOARD } from './control-plane-dashboard.ts'
 import { type Dashboard, dashboardModel } from './dashboard.ts'
@@ -10,6 +11,7 @@ export const ALL_DASHBOARDS: readonly Dashboard[] = [
   CLUSTERSET_DASHBOARD,
   LANES_DASHBOARD,
   SERVICES_DASHBOARD,
+  CALLS_DASHBOARD,
   CONTROL_PLANE_DASHBOARD,
 ]
 

@@ -60,6 +60,22 @@ export interface CallsInit {
   readonly limit: number
 }
 
+/** The packets that answer a call: from its server, after destination address translation, to its client. */
+export interface AnswerEnds {
+  readonly protocol: 'TCP' | 'UDP'
+  readonly server: FlowEnd
+  readonly client: FlowEnd
+}
+
+/** Looks up single calls, without a listing. */
+export interface CallLookup {
+  /**
+   * The state of each call, in the order of `calls`; undefined for those of which there is no entry. An entry of another
+   * connection tracking zone than 0 is not found. Throws KernelError: EPERM, EINVAL, TIMEOUT, EINTR on abort.
+   */
+  states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]>
+}
+
 /** UDP flows and TCP connections. The kernel keeps the translation for as long as the client goes on sending. */
 export interface FlowTable {
   /**

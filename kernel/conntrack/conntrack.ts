@@ -1,5 +1,7 @@
 /** Connection tracking of a network namespace. */
 export type {
+  AnswerEnds,
+  CallLookup,
   CallState,
   CallsInit,
   ConnectionScan,

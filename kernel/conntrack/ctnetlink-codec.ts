@@ -12,7 +12,7 @@ import {
   u32,
   u8,
 } from '../route/route.ts'
-import type { CallState, TrackedConnection, TranslatedFlow } from './connection-table.ts'
+import type { AnswerEnds, CallState, TrackedConnection, TranslatedFlow } from './connection-table.ts'
 
 // Constants of linux/netfilter/nfnetlink_conntrack.h. Values from the kernel are in network byte order.
 
@@ -263,6 +263,43 @@ export function encodeForgetRequest(flow: TranslatedFlow): Uint8Array[] {
     [CTA_ID, be32(id)],
   ]
   return body(head(family), attributes)
+}
+
+/** Requests the one entry whose answers have these ends. */
+export function encodeStateRequest({ protocol, server, client }: AnswerEnds): Uint8Array[] {
+  const family = server.address.includes(':') ? 6 : 4
+  const [source, destination] = family === 4 ? [CTA_IP_V4_SRC, CTA_IP_V4_DST] : [CTA_IP_V6_SRC, CTA_IP_V6_DST]
+  return body(head(family), [
+    [
+      nested(CTA_TUPLE_REPLY),
+      [
+        [
+          nested(CTA_TUPLE_PROTO),
+          [
+            [CTA_PROTO_NUM, u8(protocol === 'TCP' ? TCP : UDP)],
+            [CTA_PROTO_SRC_PORT, u16be(server.port)],
+            [CTA_PROTO_DST_PORT, u16be(client.port)],
+          ],
+        ],
+        // Last, because its end is a multiple of four bytes, at which the next message begins.
+        [
+          nested(CTA_TUPLE_IP),
+          [
+            [source, addressBytes(server.address)],
+            [destination, addressBytes(client.address)],
+          ],
+        ],
+      ],
+    ],
+  ])
+}
+
+/** The state of an entry. Undefined: the message is none of an entry. */
+export function decodeState(data: Buffer): CallState | undefined {
+  if (data.length < NFGENMSG_BYTES) return undefined
+  const status = readBe32(find({ data, from: NFGENMSG_BYTES, to: data.length }, CTA_STATUS))
+  if (status === undefined) return undefined
+  return (status & IPS_SEEN_REPLY) !== 0 ? 'answered' : 'unanswered'
 }
 
 function head(family: 4 | 6): Buffer {

@@ -11,6 +11,9 @@ import { messageOf } from '../../runtime/runtime.ts'
 import { KernelError } from '../kernel.ts'
 import { NLM_F_DUMP, closeAtExit, errnoError, readU32 } from '../route/route.ts'
 import type {
+  AnswerEnds,
+  CallLookup,
+  CallState,
   CallsInit,
   ConnectionScan,
   ConnectionTable,
@@ -25,10 +28,12 @@ import {
   decodeCall,
   decodeConnection,
   decodeFlow,
+  decodeState,
   encodeCallsRequest,
   encodeFlowsRequest,
   encodeForgetRequest,
   encodeListRequest,
+  encodeStateRequest,
   rangeOf,
 } from './ctnetlink-codec.ts'
 
@@ -42,6 +47,9 @@ const LIST = 'conntrack -L -f ipv4'
 const DELETE = 'conntrack -D'
 /** Removals in one message to the kernel, which works on all of them before it returns. */
 const REMOVALS_TOGETHER = 100
+const GET = 'conntrack -G'
+/** Answers to requests of one message: each takes about 5 kB of the socket's queue. */
+const LOOKUPS_TOGETHER = 16
 const ENOENT = 2
 
 export interface ConntrackInit {
@@ -50,7 +58,7 @@ export interface ConntrackInit {
   readonly timeoutMs?: number
 }
 
-export class Conntrack implements ConnectionTable, FlowTable {
+export class Conntrack implements ConnectionTable, FlowTable, CallLookup {
   readonly #clock: Pick<Clock, 'setTimer'>
   readonly #timeoutMs: number
 
@@ -122,6 +130,27 @@ export class Conntrack implements ConnectionTable, FlowTable {
       })
     }
     return forgotten
+  }
+
+  /** As scan(). */
+  async states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]> {
+    const found: (CallState | undefined)[] = []
+    for (let at = 0; at < calls.length; at += LOOKUPS_TOGETHER) {
+      const some = calls.slice(at, at + LOOKUPS_TOGETHER)
+      const reader = new StateReader(some.length)
+      const states = await this.#exchange(GET, signal, {
+        send: (port) =>
+          some.map((ends, i) =>
+            formatMessage({
+              ...{ type: LIST_MESSAGE, flags: NLM_F_REQUEST, seq: i + 1, port },
+              data: encodeStateRequest(ends),
+            }),
+          ),
+        take: (bytes) => reader.take(bytes),
+      })
+      found.push(...states)
+    }
+    return found
   }
 
   /** Sends messages on a socket of their own, and takes what arrives until there is a result. Throws KernelError. */
@@ -226,6 +255,31 @@ class RemovalReader {
       if (seq === this.#count) return this.#count - this.#missing
     }
     return undefined
+  }
+}
+
+/** Reads the answers to several lookups: an entry or an error for each. */
+class StateReader {
+  readonly #states: (CallState | undefined)[]
+  readonly #open: Set<number>
+
+  constructor(count: number) {
+    this.#states = new Array<CallState | undefined>(count).fill(undefined)
+    this.#open = new Set(this.#states.keys())
+  }
+
+  /** Returns the states after the last answer. Throws KernelError. */
+  take(bytes: Buffer): readonly (CallState | undefined)[] | undefined {
+    for (const { type, flags, seq, data } of parseMessages(bytes)) {
+      if (type === NLMSG_ERROR) {
+        const { errno } = parseError(Buffer.from(data), flags)
+        if (errno !== 0 && Math.abs(errno) !== ENOENT) throw errnoError(GET, errno)
+      } else if (type === ENTRY_MESSAGE && this.#open.has(seq - 1)) {
+        this.#states[seq - 1] = decodeState(data)
+      }
+      this.#open.delete(seq - 1)
+    }
+    return this.#open.size === 0 ? this.#states : undefined
   }
 }
 

@@ -1,17 +1,20 @@
 /** Connection tracking in memory: a test opens and closes the connections. */
 import { type Prefix, containsAddress, parseAddress } from '../../model/addresses/addresses.ts'
 import type {
+  AnswerEnds,
+  CallLookup,
   CallState,
   CallsInit,
   ConnectionScan,
   ConnectionTable,
+  FlowEnd,
   FlowTable,
   TrackedConnection,
   TranslatedFlow,
 } from '../conntrack/conntrack.ts'
 import { KernelError } from '../kernel.ts'
 
-export class FakeConnections implements ConnectionTable, FlowTable {
+export class FakeConnections implements ConnectionTable, FlowTable, CallLookup {
   readonly #connections = new Set<TrackedConnection>()
   /** By id. */
   readonly #flows = new Map<number, TranslatedFlow>()
@@ -21,6 +24,8 @@ export class FakeConnections implements ConnectionTable, FlowTable {
   readonly idleSeconds = new Map<string, number>()
   /** If set, all calls throw this error. */
   failure: KernelError | undefined
+  /** What states() gives for UDP flows. */
+  udpState: CallState = 'unanswered'
   scans = 0
 
   /** Opens a connection between two IPv4 addresses. Returns the function that closes it. */
@@ -87,6 +92,19 @@ export class FakeConnections implements ConnectionTable, FlowTable {
     if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -D -p udp', 'stopped before it began')
     if (this.failure !== undefined) throw this.failure
     return flows.filter(({ id }) => this.#flows.delete(id) || this.#calls.delete(id)).length
+  }
+
+  async states(asked: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]> {
+    await Promise.resolve()
+    if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -G', 'stopped before it began')
+    if (this.failure !== undefined) throw this.failure
+    const flows = [...this.#flows.values()].map((flow) => ({ ...flow, protocol: 'UDP', state: this.udpState }))
+    const all = [...flows, ...this.#calls.values()]
+    const isSame = (a: FlowEnd, b: FlowEnd): boolean => a.address === b.address && a.port === b.port
+    return asked.map(
+      ({ protocol, server, client }) =>
+        all.find((one) => one.protocol === protocol && isSame(one.server, server) && isSame(one.client, client))?.state,
+    )
   }
 
   async scan(

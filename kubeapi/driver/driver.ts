@@ -1,5 +1,4 @@
 /** The public interface of this room: what all drivers of the API have in common. */
-export { EventFilter } from './event-filter.ts'
 export {
   type CreationMetadata,
   KindStore,
@@ -13,6 +12,7 @@ export {
   withServerMetadata,
 } from './kind-store.ts'
 export {
+  EventFilter,
   NO_NAMESPACE,
   type ObjectKey,
   ResidentNamespaces,

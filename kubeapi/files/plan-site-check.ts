@@ -2,6 +2,8 @@
  * Checks a site file together with its folder of objects, before a token is used or a part starts. All commands that
  * examine a site call this, so that they say the same. Pure.
  */
+import { isDeepStrictEqual } from 'node:util'
+import { parseAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CLUSTERSET_IPV6_PREFIX,
   DEFAULT_CLUSTERSET_IP_RANGE,
@@ -54,6 +56,21 @@ export const DEFAULT_CLUSTERSET_RANGES: readonly ReservedRange[] = [
   { cidr: DEFAULT_CLUSTERSET_IP_RANGE, of: 'clusterset IPs' },
 ]
 
+/** Ranges of addresses at which no other node reaches a node (RFC 6890, RFC 5771, RFC 4291). */
+const UNREACHABLE_RANGES: readonly ReservedRange[] = [
+  { cidr: '0.0.0.0/8', of: 'hosts that have no address yet' },
+  { cidr: '127.0.0.0/8', of: 'loopback addresses' },
+  { cidr: '169.254.0.0/16', of: 'link-local addresses' },
+  { cidr: '224.0.0.0/4', of: 'multicast groups' },
+  { cidr: '255.255.255.255/32', of: 'broadcasts' },
+  { cidr: '::/128', of: 'hosts that have no address yet' },
+  { cidr: '::1/128', of: 'loopback addresses' },
+  { cidr: 'fe80::/10', of: 'link-local addresses' },
+  { cidr: 'ff00::/8', of: 'multicast groups' },
+]
+
+const MULTICAST_RANGES = ['224.0.0.0/4', 'ff00::/8']
+
 export interface SiteCheck {
   /** Undefined if a field of the site file cannot be read. */
   readonly config: SiteConfig | undefined
@@ -97,22 +114,27 @@ interface PlacedNode extends Placed {
 interface Folder {
   readonly files: readonly string[]
   readonly nodes: readonly PlacedNode[]
+  /** Files that have objects which cannot be read, so that `nodes` may lack some. */
+  readonly broken: readonly FileText[]
   readonly problems: readonly FileProblem[]
 }
 
 function readFolder(texts: readonly FileText[]): Folder {
-  const [found, problems]: [Placed[], FileProblem[]] = [[], []]
+  const [found, problems, broken]: [Placed[], FileProblem[], FileText[]] = [[], [], []]
   for (const one of texts) {
     const { file } = one
     if ('unreadable' in one) {
       problems.push(atStart(file, one.unreadable))
+      broken.push(one)
       continue
     }
     const result = parseObjects(file, one.text, {
       onTaken: (object, place) => void found.push({ ...object, file, place }),
       onIgnored: (type, place) => problems.push(...misspelt(file, type, place)),
     })
-    if ('problems' in result) problems.push(...result.problems)
+    if (!('problems' in result)) continue
+    problems.push(...result.problems)
+    broken.push(one)
   }
   const firsts = new Map<string, Placed>()
   for (const one of found) {
@@ -124,7 +146,7 @@ function readFolder(texts: readonly FileText[]): Folder {
   const nodes = [...firsts.values()].flatMap((one): readonly PlacedNode[] =>
     one.kind === 'Node' ? [{ ...one, node: one.object as Node }] : [],
   )
-  return { files: texts.map(({ file }) => file), nodes, problems }
+  return { files: texts.map(({ file }) => file), nodes, broken, problems }
 }
 
 function misspelt(file: string, type: TypeMeta, place: PlaceOf): readonly FileProblem[] {
@@ -160,6 +182,18 @@ function* ownChecks(
       'spec.dns.upstreams: expected at least one address such as 192.0.2.53, because of spec.dns.forwardFor'
     yield at(['spec', 'dns', 'upstreams'], reason)
   }
+  for (const [i, text] of dns.listen.entries()) {
+    const path = ['spec', 'dns', 'listen', i]
+    const listen = parseAddressPort(text)
+    const first = dns.listen.findIndex((other) => isDeepStrictEqual(parseAddressPort(other), listen))
+    if (first < i) {
+      const reason = `expected an address:port of its own, spec.dns.listen[${first}] has ${text} already`
+      yield at(path, `spec.dns.listen[${i}]: ${reason}`)
+    }
+    if (MULTICAST_RANGES.some((cidr) => containsAddress(parsePrefix(cidr), listen.address))) {
+      yield at(path, `spec.dns.listen[${i}]: expected an address of a node, ${text} is a multicast group`)
+    }
+  }
   for (const [i, upstream] of dns.upstreams.entries()) {
     if (!dns.listen.includes(upstream)) continue
     const reason = `spec.dns.upstreams[${i}]: expected another DNS server, ${upstream} is in spec.dns.listen`
@@ -183,11 +217,13 @@ function missingFolder(file: string, { place, objects }: ParsedSite, why: string
 }
 
 /** Each gateway row is one Node with an IPv4 address at which the other nodes of the site reach it. */
-function* gatewayRows(file: string, { config, place }: ParsedSite, { nodes }: Folder): Generator<FileProblem> {
+function* gatewayRows(file: string, { config, place }: ParsedSite, { nodes, broken }: Folder): Generator<FileProblem> {
   const names = nodes.map(({ node }) => node.metadata.name)
   for (const [i, row] of (config?.gateways ?? []).entries()) {
     const found = nodes.find(({ node }) => node.metadata.name === row.node)
     if (found === undefined) {
+      // The problem of that file is the cause.
+      if (broken.some((one) => 'unreadable' in one || one.text.includes(row.node))) continue
       const meant = nearName(row.node, names)
       const hint = meant === undefined ? '' : `; did you mean ${meant}?`
       const reason = `spec.gateways[${i}].node: no file of ${config?.objects ?? ''} has Node ${row.node}${hint}`
@@ -249,6 +285,11 @@ function* nodeChecks(
         yield at(path, `status.addresses: expected an InternalIP of its own, Node ${other} has ${address} already`)
       }
       addresses.set(address, name)
+      const nowhere = UNREACHABLE_RANGES.find(({ cidr }) => isInside(address, cidr))
+      if (nowhere !== undefined) {
+        const reason = `${address} is in ${nowhere.cidr} of ${nowhere.of}`
+        yield at(path, `status.addresses: expected an address at which other nodes reach Node ${name}, ${reason}`)
+      }
       const taken = reserved.find(({ cidr }) => isInside(address, cidr))
       if (taken !== undefined) yield at(path, `status.addresses: ${address} is in ${taken.cidr} of ${taken.of}`)
     }

@@ -14,7 +14,8 @@ import {
   unexportedNamespace,
 } from '../model.ts'
 import { hasOnly, isUnderstoodSelector, matchesLabels } from './match-labels.ts'
-import { MAX_OFFER_RULES, TO_ALL, TO_NOBODY } from './offer.ts'
+import { type JoinedRules, joinedRules } from './joined-rules.ts'
+import { TO_ALL, TO_NOBODY } from './offer.ts'
 
 export type AccessDefault = ClusterAccessPolicy['spec']['default']
 
@@ -45,6 +46,8 @@ export type OfferCause =
 export interface DecidedOffer {
   readonly offer: Offer
   readonly cause: OfferCause
+  /** The policies name more callers than an offer carries. The rest may not call. */
+  readonly isCut?: true
 }
 
 const CALLER_FIELDS = ['clusters', 'selector', 'namespaces', 'namespaceSelector']
@@ -95,11 +98,13 @@ export class AccessRules {
     const named = known?.ofService.get(name) ?? []
     if (known === undefined || known.ofAll.length + named.length === 0) return this.#fallback
     const { ofAll } = known
-    const shared = (known.shared ??= simplified(this.#rulesOf(ofAll)))
-    const offer = named.length === 0 ? shared : simplified([...shared, ...this.#rulesOf(named)])
+    const shared = (known.shared ??= joinedRules(this.#rulesOf(ofAll)))
+    const all = named.length === 0 ? shared : joinedRules([...shared.rules, ...this.#rulesOf(named)])
+    const isCut = shared.isCut || all.isCut
     // Ten thousand services of one namespace may have ten thousand policies, and few readers want the names.
     return {
-      offer,
+      offer: all.rules,
+      ...(isCut ? { isCut } : {}),
       get cause() {
         return {
           by: 'policies',
@@ -183,7 +188,7 @@ interface NamespacePolicies {
   readonly ofAll: AccessPolicy[]
   readonly ofService: Map<string, AccessPolicy[]>
   /** What `ofAll` alone offers. */
-  shared?: NonNullable<Offer>
+  shared?: JoinedRules
 }
 
 /**
@@ -255,17 +260,6 @@ function namespacesOf({ namespaces, namespaceSelector }: AccessCallers): Namespa
     names: [...new Set(namespaces)].sort(),
     selectors: namespaceSelector === undefined ? [] : [namespaceSelector],
   }
-}
-
-/** Rules for all namespaces become one. Too many rules are cut, which lets in fewer callers. */
-function simplified(rules: readonly OfferRule[]): NonNullable<Offer> {
-  const whole = new Set(rules.flatMap(({ clusters, namespaces }) => (namespaces === undefined ? clusters : [])))
-  const open: OfferRule[] = whole.size === 0 ? [] : [{ clusters: [...whole].sort() }]
-  const parts = rules.flatMap(({ clusters, namespaces }): OfferRule[] => {
-    const left = clusters.filter((id) => !whole.has(id))
-    return namespaces === undefined || left.length === 0 ? [] : [{ clusters: left, namespaces }]
-  })
-  return [...open, ...parts].slice(0, MAX_OFFER_RULES)
 }
 
 function byName(a: AccessPolicy, b: AccessPolicy): number {

@@ -24,6 +24,7 @@ export {
   callersOf,
   callersText,
   choosesNamespace,
+  cutCallers,
   keepsOpenCalls,
   togetherChosen,
 } from './callers.ts'

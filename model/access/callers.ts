@@ -2,9 +2,10 @@
  * Which namespaces of a cluster may call a service of another cluster, as the agent of the caller's cluster writes it
  * for its nodes, on each imported EndpointSlice. Pure.
  */
-import type { EndpointSlice, LabelSelector, NamespaceChoice, Offer } from '../model.ts'
+import type { ClusterId, EndpointSlice, LabelSelector, NamespaceChoice, Offer } from '../model.ts'
 import { MAX_CALLERS_LENGTH } from '../values/values.ts'
 import { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
+import { offeredClusters } from './offer.ts'
 
 /**
  * On imported slices: the namespaces of this cluster that may call, as JSON of a NamespaceChoice, with `keepsOpen` if TCP
@@ -61,9 +62,27 @@ export function callersText(offer: Offer, cluster: string, keepsOpen = false): s
   const choice = callersIn(offer, cluster)
   if (choice === undefined) return undefined
   const kept = keepsOpen ? { keepsOpen } : {}
+  return JSON.stringify({ ...fitting(choice, keepsOpen), ...kept })
+}
+
+/** What of the choice fits into the annotation. */
+function fitting(choice: NamespaceChoice, keepsOpen: boolean): NamespaceChoice {
+  const kept = keepsOpen ? { keepsOpen } : {}
   let left = MAX_CALLERS_LENGTH - JSON.stringify({ ...NO_NAMESPACE, ...kept }).length
   const fits = (part: unknown): boolean => (left -= JSON.stringify(part).length + 1) >= 0
-  return JSON.stringify({ names: choice.names.filter(fits), selectors: choice.selectors.filter(fits), ...kept })
+  return { names: choice.names.filter(fits), selectors: choice.selectors.filter(fits) }
+}
+
+/** The members, sorted, whose annotation would not carry all of their namespaces that the offer names. */
+export function cutCallers(offer: Offer): readonly ClusterId[] {
+  // The offer is longer than the choice of each member.
+  if (offer === undefined || JSON.stringify(offer).length <= MAX_CALLERS_LENGTH / 2) return []
+  return (offeredClusters(offer) ?? []).filter((id) => {
+    const choice = callersIn(offer, id)
+    if (choice === undefined) return false
+    const { names, selectors } = fitting(choice, true)
+    return names.length < choice.names.length || selectors.length < choice.selectors.length
+  })
 }
 
 /** Whether the exporter lets open TCP connections go on. A text that this release does not understand ends them. */

@@ -3,7 +3,7 @@
  * selectors of clusters to ids, and leaves the choice of namespaces to the cluster of the caller, which alone knows the
  * namespaces of its pods. Pure.
  */
-import { type ClusterId, type Offer, isDnsLabel } from '../model.ts'
+import { type ClusterId, type LabelSelector, type Offer, isDnsLabel } from '../model.ts'
 import { MAX_POLICY_ENTRIES, MAX_POLICY_NAMESPACES } from '../values/values.ts'
 import { hasOnly, matchesLabels } from './match-labels.ts'
 
@@ -14,6 +14,8 @@ export const TO_NOBODY: Offer = []
 export const MAX_OFFER_RULES = 4 * MAX_POLICY_ENTRIES
 /** Ours: the most ids in all rules of one offer. */
 export const MAX_OFFERED_IDS = 4000
+/** Ours: the most characters of one offer as JSON, so that its record has room for the rest of the export. */
+export const MAX_OFFER_LENGTH = 384 * 1024
 const RULE_FIELDS = ['clusters', 'namespaces']
 
 /** The ids of all members that the offer names, sorted. Undefined if it is offered to all. */
@@ -28,6 +30,7 @@ export function isOfferedTo(offer: Offer, cluster: string): boolean {
 
 export interface Caller {
   readonly cluster: string
+  /** While the labels are not known, only selectors without requirements match. */
   readonly namespace: { readonly name: string; readonly labels?: Readonly<Record<string, string>> }
 }
 
@@ -39,8 +42,14 @@ export function mayCall(offer: Offer, { cluster, namespace }: Caller): boolean {
     const { namespaces } = rule
     if (namespaces === undefined) return true
     const { names, selectors } = namespaces
-    return names.includes(namespace.name) || selectors.some((one) => matchesLabels(one, namespace.labels))
+    if (names.includes(namespace.name)) return true
+    const { labels } = namespace
+    return selectors.some((one) => (labels === undefined ? isForAll(one) : matchesLabels(one, labels)))
   })
+}
+
+function isForAll(selector: LabelSelector): boolean {
+  return Object.keys(selector).length === 0
 }
 
 /** Whether two offers say the same in the same order. */

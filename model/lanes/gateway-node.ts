@@ -144,6 +144,21 @@ export function isNotReady({ spec }: Node): boolean {
   return spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') === true
 }
 
+/** Taints of machines of which the cluster hears nothing, or whose provider says that they are switched off. */
+const TAINTS_OF_SILENCE = [
+  'node.cloudprovider.kubernetes.io/shutdown',
+  'node.kubernetes.io/unreachable',
+  'node.kubernetes.io/not-ready',
+]
+
+/**
+ * Returns the taint that says that this Node does not work now; undefined if it has none. It may work again at any
+ * time, and its pods may work even now: only its kubelet is known not to report.
+ */
+export function silenceTaint({ spec }: Node): string | undefined {
+  return TAINTS_OF_SILENCE.find((taint) => spec?.taints?.some(({ key }) => key === taint))
+}
+
 /**
  * Returns the nodes whose label names this lane, the preferred one first: machines that stay before spot ones, then
  * nodes with a public address of their own, then nodes that are not control plane nodes, then by name. Each node waits a

@@ -29,6 +29,7 @@ export {
   leavingReason,
   mayServe,
   removalReason,
+  silenceTaint,
   standbys,
   statedListenPort,
   withGatewayLabels,
@@ -47,6 +48,7 @@ export {
   remoteLanes,
   statedRemoteLanes,
 } from './lane-number.ts'
+export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
 export {
   ANNOTATION_HANDOVER,
   ANNOTATION_PUBLISHED_AT,

@@ -62,6 +62,27 @@ export const LANE_REASONS = {
     todo: 'Check that UDP passes between the two gateways, and that the remote gateway runs.',
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
   },
+  NatMappingKept: {
+    means:
+      'Two relays see a gateway at one address and port: its NAT maps it alike for all destinations, if there is one.',
+    todo: 'Nothing.',
+    shows: ['condition NatMappingKept of Gateway'],
+  },
+  NatMappingVaries: {
+    means: 'The NAT in front of a gateway gives it another port for each destination (symmetric NAT).',
+    todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
+    shows: ['condition NatMappingKept of Gateway'],
+  },
+  BothNatsVary: {
+    means: 'A link stays relayed: the NATs of both ends give each destination another port, so no direct way is tried.',
+    todo: 'Set one of the two NATs to keep ports, or forward the UDP ports of one gateway, to do without the relay.',
+    shows: ['status of Gateway'],
+  },
+  PunchUnanswered: {
+    means: 'A link stays relayed: probes between the places of the two ends outside of their NATs get no answer.',
+    todo: 'Nothing: it is tried again. To do without the relay, forward the UDP ports of one gateway.',
+    shows: ['status of Gateway'],
+  },
   PublicNameResolved: {
     means: 'The public name of a gateway resolves, and the gateway publishes its addresses.',
     todo: 'Nothing.',

@@ -74,14 +74,21 @@ export const MEMBER_REASONS = {
   },
   RangesAwaitApproval: {
     status: 'FailedPrecondition',
-    means: 'An operator of the broker has not decided on new ranges of the cluster. The accepted ones stay in force.',
+    means:
+      'An operator of the broker has not decided on new ranges or labels of the cluster. The accepted ones stay in force.',
     todo: 'On the broker, `sealane cluster waiting` shows them and who is renumbered; `sealane cluster accept` or `refuse` decides.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesRefusedByOperator: {
     status: 'PermissionDenied',
-    means: 'An operator of the broker refused new ranges of the cluster. The accepted ones stay in force.',
-    todo: 'Restore the earlier ranges, or ask why. Others need another decision.',
+    means: 'An operator of the broker refused new ranges or labels of the cluster. The accepted ones stay in force.',
+    todo: 'Restore the earlier ones, or ask why. Others need another decision.',
+    shows: [...BROKER, 'output of the command'],
+  },
+  LabelFixedByToken: {
+    status: 'PermissionDenied',
+    means: 'The site file states a label otherwise than the join token of the cluster, whose value stays in force.',
+    todo: 'Remove the label from the site file, or join again with a token made by `sealane token create --label`.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesAccepted: {

@@ -89,6 +89,12 @@ export const SERVICE_REASONS = {
     todo: 'If not intended, compare its selectors with the labels of the Clusters.',
     shows: OF_NAMESPACE,
   },
+  OfferCut: {
+    means:
+      'The access policies of a service name more members or namespaces than its offer carries. The rest may not call.',
+    todo: 'Select namespaces by a label that they share, in place of many names; or let in all namespaces of a cluster.',
+    shows: ['condition sealane.io/Complete of ServiceExport'],
+  },
   PolicyNamesUnknown: {
     means: 'The access policy names clusters that are no members yet.',
     todo: 'Check the ids.',

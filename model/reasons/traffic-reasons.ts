@@ -153,6 +153,11 @@ export const TRAFFIC_REASONS = {
     todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
     shows: CALLS,
   },
+  CallTimedOut: {
+    means: 'Connection tracking ended the connection after silence: neither end closed or reset it.',
+    todo: 'Look whether the node or the link of the server went away, and at idle connections without keepalive.',
+    shows: CALLS,
+  },
   CallWithoutEndpoint: {
     means: 'The service has no endpoint that this node may use, so the node refused the call.',
     todo: 'Run `sealane show traffic` for the service.',

@@ -51,14 +51,18 @@ export {
   isDerived,
   usersReason,
 } from './derived-services.ts'
-export { ANNOTATION_PODS, isPodKey, podKey, podsOf, podsText } from './endpoint-pods.ts'
 export {
+  ANNOTATION_PODS,
   type ConflictFinding,
   type ExposedPort,
   type IpFamily,
   type MergedService,
   exposedPorts,
+  isPodKey,
   mergeServices,
+  podKey,
+  podsOf,
+  podsText,
 } from './merge-services.ts'
 export {
   type ClusterShare,

@@ -78,6 +78,8 @@ export interface TokenInit {
   readonly cluster?: string | undefined
   /** Public ranges that a member that joins with it may state, as CIDRs. */
   readonly allowedCIDRs?: readonly string[] | undefined
+  /** Labels of each member that joins with it. The member cannot change them. */
+  readonly labels?: Readonly<Record<string, string>> | undefined
   /** Joins with it wait until an operator accepts them, whatever the setting of the broker. */
   readonly approve?: boolean | undefined
 }
@@ -97,6 +99,8 @@ export interface TokenSummary {
   readonly usesLeft: number
   readonly cluster?: string
   readonly allowedCIDRs: readonly string[]
+  /** Absent if the token states none. A broker of an earlier release never has them. */
+  readonly labels?: Readonly<Record<string, string>>
   /** Whether joins with it wait for approval. */
   readonly approve: boolean
   /** Clusters that joined with it. */

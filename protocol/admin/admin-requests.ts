@@ -31,6 +31,7 @@ const REQUESTS: { readonly [M in AdminMethod]: z.ZodType<AdminRequest<M>> } = {
     uses: amount.optional(),
     cluster: text.optional(),
     allowedCIDRs: z.array(text).max(MAX_LIST).optional(),
+    labels: z.record(text, text).optional(),
     approve: z.boolean().optional(),
   }),
   revokeToken: z.object({ id: text }),

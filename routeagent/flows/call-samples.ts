@@ -17,13 +17,35 @@ const MAX_WAITING = (3 * SAMPLES_A_SECOND * SAMPLE_MS) / 1000
 const REASONS = {
   refused: 'CallRefused',
   unanswered: 'CallUnanswered',
+  timedOut: 'CallTimedOut',
   noEndpoint: 'CallWithoutEndpoint',
 } as const satisfies Readonly<Record<string, ReasonCode>>
+
+/** How a sampled call began. */
+export interface CallBegun {
+  /** The same for all packets of the call in its direction. */
+  readonly key: string
+  readonly call: CallAddresses
+  readonly protocol: string
+  readonly port: number
+  readonly sourcePort: number
+  /** When its first packet came: time of the wall clock. */
+  readonly atMs: number
+  /** `followed`: it was answered, and the kernel logs its end. */
+  readonly outcome: 'answered' | 'followed' | 'refused' | 'unanswered'
+}
+
+export interface CallListener {
+  /** The time from SYN to SYN-ACK. */
+  onTime(parties: FlowParties, ms: number): void
+  onBegun(call: CallBegun): void
+}
 
 interface Waiting {
   readonly call: CallAddresses
   readonly protocol: string
   readonly port: number
+  readonly sourcePort: number
   /** Time of the wall clock. */
   readonly atMs: number
   /** Monotonic time. */
@@ -32,21 +54,20 @@ interface Waiting {
 
 export class CallSamples {
   readonly #parties: Pick<CallParties, 'of' | 'ends' | 'hasNoEndpoint'>
-  readonly #onTime: (parties: FlowParties, ms: number) => void
+  readonly #listener: CallListener
   readonly #clock: Pick<Clock, 'now' | 'monotonic'>
   readonly #waiting = new Map<string, Waiting>()
   readonly #lines: FlowLine[] = []
   #number = 0
 
-  /** `onTime` takes the time from SYN to SYN-ACK. */
   constructor(
     clock: Pick<Clock, 'now' | 'monotonic'>,
     parties: Pick<CallParties, 'of' | 'ends' | 'hasNoEndpoint'>,
-    onTime: (parties: FlowParties, ms: number) => void,
+    listener: CallListener,
   ) {
     this.#clock = clock
     this.#parties = parties
-    this.#onTime = onTime
+    this.#listener = listener
   }
 
   /** The oldest first. */
@@ -58,27 +79,31 @@ export class CallSamples {
   take(packet: LoggedPacket): void {
     const { prefix, atMs = this.#clock.now() } = packet
     if (prefix === 'opened') this.#opened(packet, atMs)
-    if (prefix !== 'answered' && prefix !== 'refused') return
-    const key = packet.about === undefined ? keyOf(reversed(packet)) : keyOf(packet.about)
+    if (prefix !== 'answered' && prefix !== 'followed' && prefix !== 'refused') return
+    const key = keyOfAnswer(packet)
     const waiting = key === undefined ? undefined : this.#waiting.get(key)
     if (key === undefined || waiting === undefined) return
     this.#waiting.delete(key)
     const ms = Math.max(0, atMs - waiting.atMs)
-    if (prefix === 'answered' && waiting.protocol === 'tcp') this.#onTime(this.#parties.of(waiting.call), ms)
-    this.#add(
-      waiting,
-      prefix === 'answered' ? { outcome: prefix, ms } : { outcome: prefix, reason: REASONS.refused, ms },
-    )
+    if (prefix !== 'refused' && waiting.protocol === 'tcp') this.#listener.onTime(this.#parties.of(waiting.call), ms)
+    const line =
+      prefix === 'refused' ? ({ outcome: prefix, reason: REASONS.refused } as const) : { outcome: 'answered' as const }
+    this.#add(waiting, { ...line, ms })
+    this.#listener.onBegun({ ...waiting, key, outcome: prefix })
   }
 
   #opened(packet: LoggedPacket, atMs: number): void {
-    const { source, destination, protocol, port } = packet
+    const { source, destination, protocol, port, sourcePort = 0 } = packet
     const key = keyOf(packet)
     if (key === undefined || port === undefined) return
     const call = { client: source, called: destination, server: destination }
-    const waiting = { call, protocol, port, atMs, sinceMs: this.#clock.monotonic() }
-    if (this.#parties.hasNoEndpoint(call)) this.#add(waiting, { outcome: 'refused', reason: REASONS.noEndpoint })
-    else if (this.#waiting.size < MAX_WAITING) this.#waiting.set(key, waiting)
+    const waiting = { call, protocol, port, sourcePort, atMs, sinceMs: this.#clock.monotonic() }
+    if (this.#parties.hasNoEndpoint(call)) {
+      this.#add(waiting, { outcome: 'refused', reason: REASONS.noEndpoint })
+      this.#listener.onBegun({ ...waiting, key, outcome: 'refused' })
+    } else if (this.#waiting.size < MAX_WAITING) {
+      this.#waiting.set(key, waiting)
+    }
   }
 
   /** Gives up on what has waited for long. */
@@ -88,10 +113,19 @@ export class CallSamples {
       if (nowMs - waiting.sinceMs < SAMPLE_MS) continue
       this.#waiting.delete(key)
       this.#add(waiting, { outcome: 'unanswered', reason: REASONS.unanswered })
+      this.#listener.onBegun({ ...waiting, key, outcome: 'unanswered' })
     }
   }
 
-  #add({ call, protocol, port, atMs }: Waiting, said: Pick<FlowLine, 'outcome' | 'reason' | 'ms'>): void {
+  /** A call that was answered has ended by a time-out. */
+  timedOut(call: Pick<CallBegun, 'call' | 'protocol' | 'port' | 'atMs'>): void {
+    this.#add(call, { outcome: 'timed-out', reason: REASONS.timedOut, ms: Math.max(0, this.#clock.now() - call.atMs) })
+  }
+
+  #add(
+    { call, protocol, port, atMs }: Pick<Waiting, 'call' | 'protocol' | 'port' | 'atMs'>,
+    said: Pick<FlowLine, 'outcome' | 'reason' | 'ms'>,
+  ): void {
     this.#number += 1
     this.#lines.push({
       number: this.#number,
@@ -114,7 +148,12 @@ function reversed({ source, destination, protocol, port, sourcePort }: Ends): En
   }
 }
 
+/** The key of the call that a packet answers or refuses. Undefined without ports. */
+export function keyOfAnswer(packet: LoggedPacket): string | undefined {
+  return packet.about === undefined ? keyOf(reversed(packet)) : keyOf(packet.about)
+}
+
 /** The same for all packets of a call in its direction. Undefined without ports. */
-function keyOf({ source, destination, protocol, port, sourcePort }: Ends): string | undefined {
+export function keyOf({ source, destination, protocol, port, sourcePort }: Ends): string | undefined {
   return port === undefined ? undefined : `${protocol} ${source} ${sourcePort} ${destination} ${port}`
 }

@@ -12,7 +12,8 @@ import {
   formatNft,
   removeTable,
 } from '../../kernel/nft/nft.ts'
-import type { PacketLog } from '../../kernel/nflog/nflog.ts'
+import type { CallLookup } from '../../kernel/conntrack/conntrack.ts'
+import type { LoggedPacket, PacketLog } from '../../kernel/nflog/nflog.ts'
 import { KernelError, type KernelErrorCode, isNotFound } from '../../kernel/kernel.ts'
 import {
   type Family,
@@ -57,8 +58,9 @@ import {
   readWorld,
   withFacts,
 } from '../world/world.ts'
+import { CallEnds } from './call-ends.ts'
 import { CallParties } from './call-parties.ts'
-import { CallSamples } from './call-samples.ts'
+import { type CallBegun, CallSamples } from './call-samples.ts'
 import {
   ALL_SETS,
   type FlowsTable,
@@ -83,7 +85,7 @@ const MOST_PAUSE_MS = (IDLE_MINUTES * 60_000 * 2) / 3
 const SLICE = 500
 /** Errors that come again however often it is tried: the kernel, or the tool, does not know what the rules use. */
 const LASTING: readonly KernelErrorCode[] = ['EOPNOTSUPP', 'EINVAL', 'ENOENT']
-/** Services, and clusters, that have labels of their own in metrics. The first that are called get them. */
+/** Services, clusters, and calling namespaces, that have labels of their own in metrics. The first that are called get them. */
 export const MAX_LABELS = 20
 const OTHER = 'other'
 
@@ -93,6 +95,8 @@ export interface FlowLoopDeps {
   readonly nfts: readonly Nft[]
   /** Absent: calls are counted, but not sampled. */
   readonly packetLog?: PacketLog
+  /** Absent: how calls end is not counted. */
+  readonly lookup?: CallLookup
   readonly facts: FactsReader
   readonly clock: Clock
   readonly logger: Logger
@@ -132,9 +136,13 @@ export class FlowLoop {
   readonly #totals = new FlowTotals()
   readonly #parties: CallParties
   readonly #samples: CallSamples
+  readonly #ends: CallEnds
+  /** Connection tracking is looked at from then on. */
+  #lookMs = -Infinity
   readonly #since: string
   readonly #services = new Set<string>()
   readonly #clusters = new Set<string>()
+  readonly #callers = new Set<string>()
   #dueMs = -Infinity
   /** Of the last round. */
   #reading = { endMs: -Infinity, tookMs: 0 }
@@ -153,7 +161,16 @@ export class FlowLoop {
     this.#config = config
     this.#tables = deps.nfts.map((nft) => ({ nft, readings: new FlowReadings(), sent: undefined, isGone: false }))
     this.#parties = new CallParties(deps.caches, config.node)
-    this.#samples = new CallSamples(deps.clock, this.#parties, (parties, ms) => this.#timed(parties, ms))
+    this.#samples = new CallSamples(deps.clock, this.#parties, {
+      onTime: (parties, ms) => this.#timed(parties, ms),
+      onBegun: (call) => {
+        if (deps.lookup !== undefined) this.#ends.begun(call)
+      },
+    })
+    this.#ends = new CallEnds(deps.clock, (call, end, wasAnswered) => {
+      this.#ended(call, end === 'timed-out')
+      if (end === 'timed-out' && wasAnswered) this.#samples.timedOut(call)
+    })
     this.#since = new Date(deps.clock.now()).toISOString()
     const timing = { ...LOOP_TIMING, resyncMs: READ_EACH_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'flows'), timing, (signal) => this.#round(signal))
@@ -205,6 +222,9 @@ export class FlowLoop {
 
   async #round(signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
+    // However rarely tables are read: entries of UDP last half a minute.
+    this.#samples.expire()
+    await this.#lookUp(signal)
     const startedMs = clock.monotonic()
     const { endMs, tookMs } = this.#reading
     const restMs = Math.min((this.#isAwaited ? REST_AWAITED : REST) * tookMs, MOST_PAUSE_MS)
@@ -237,7 +257,6 @@ export class FlowLoop {
       this.#failed(error, signal)
       this.#dueMs = clock.monotonic() + RESYNC_MS
     }
-    this.#samples.expire()
   }
 
   /** The tables that are wanted now. Undefined while not everything has been read: what there is stays. */
@@ -307,7 +326,10 @@ export class FlowLoop {
       await this.#apply(table, { ...wanted, isSampled: false }, signal)
       return
     }
-    if (sent?.fixed !== fixed) table.readings.replaced()
+    if (sent?.fixed !== fixed) {
+      table.readings.replaced()
+      this.#ends.clear()
+    }
     table.sent = { fixed, table: wanted, structure: sent?.fixed === fixed ? sent.structure : undefined }
     if (table.sent.structure === undefined) await this.#check(table, signal)
   }
@@ -383,11 +405,39 @@ export class FlowLoop {
     if (packetLog === undefined || this.#stopFollowing !== undefined) return
     if (this.#deps.clock.monotonic() < (this.#unsampled?.againMs ?? -Infinity)) return
     try {
-      this.#stopFollowing = await packetLog.follow(NFLOG_GROUP_FLOWS, (packet) => this.#samples.take(packet), signal)
+      this.#stopFollowing = await packetLog.follow(NFLOG_GROUP_FLOWS, (packet) => this.#logged(packet), signal)
     } catch (error) {
       signal.throwIfAborted()
       this.#notSampled(error)
     }
+  }
+
+  #logged(packet: LoggedPacket): void {
+    this.#samples.take(packet)
+    this.#ends.take(packet)
+  }
+
+  async #lookUp(signal: AbortSignal): Promise<void> {
+    const { lookup, clock, logger } = this.#deps
+    if (lookup === undefined || clock.monotonic() < this.#lookMs) return
+    try {
+      await this.#ends.look(lookup, signal)
+    } catch (error) {
+      signal.throwIfAborted()
+      logger.debug('how calls end is not counted', { why: messageOf(error) })
+      this.#ends.clear()
+      this.#lookMs = clock.monotonic() + RESYNC_MS
+    }
+  }
+
+  #ended({ call }: CallBegun, isTimeOut: boolean): void {
+    const parties = this.#parties.of(call)
+    this.#totals.add(parties, { ...NO_FLOWS, ended: 1, timedOut: isTimeOut ? 1 : 0 }, this.#deps.clock.monotonic())
+    if (parties.way === 'in') return
+    const { service, cluster, caller } = this.#labels(parties)
+    const end = isTimeOut ? 'timed_out' : 'other'
+    this.#deps.metrics.callEnds.inc({ service, cluster, end })
+    this.#deps.metrics.callerCallEnds.inc({ caller, end })
   }
 
   #notSampled(error: unknown): void {
@@ -397,20 +447,39 @@ export class FlowLoop {
     this.#unsampled = { why, againMs: isLasting ? Infinity : this.#deps.clock.monotonic() + RESYNC_MS }
   }
 
-  #count({ way, service, cluster }: FlowParties, counts: FlowCounts): void {
-    if (way === 'in') return
-    const labels = { service: label(this.#services, service), cluster: label(this.#clusters, cluster) }
-    const { calls, callBytes } = this.#deps.metrics
-    for (const outcome of ['opened', 'answered', 'refused', 'unanswered'] as const)
-      if (counts[outcome] > 0) calls.inc({ ...labels, outcome }, counts[outcome])
-    if (counts.sentBytes > 0) callBytes.inc({ cluster: labels.cluster, way: 'sent' }, counts.sentBytes)
-    if (counts.receivedBytes > 0) callBytes.inc({ cluster: labels.cluster, way: 'received' }, counts.receivedBytes)
+  #count(parties: FlowParties, counts: FlowCounts): void {
+    if (parties.way === 'in') return
+    const { service, cluster, caller } = this.#labels(parties)
+    const { calls, callBytes, callerCalls, callerBytes } = this.#deps.metrics
+    for (const outcome of ['opened', 'answered', 'refused', 'unanswered'] as const) {
+      if (counts[outcome] === 0) continue
+      calls.inc({ service, cluster, outcome }, counts[outcome])
+      callerCalls.inc({ caller, outcome }, counts[outcome])
+    }
+    for (const way of ['sent', 'received'] as const) {
+      const bytes = counts[`${way}Bytes`]
+      if (bytes === 0) continue
+      callBytes.inc({ service, cluster, way }, bytes)
+      callerBytes.inc({ caller, way }, bytes)
+    }
   }
 
   #timed(parties: FlowParties, ms: number): void {
     this.#totals.addTime(parties, ms)
-    if (parties.way === 'out')
-      this.#deps.metrics.connectSeconds.observe(ms / 1000, { cluster: label(this.#clusters, parties.cluster) })
+    if (parties.way === 'in') return
+    const { service, cluster, caller } = this.#labels(parties)
+    const { connectSeconds, serviceConnectSeconds, callerConnectSeconds } = this.#deps.metrics
+    connectSeconds.observe(ms / 1000, { cluster })
+    serviceConnectSeconds.observe(ms / 1000, { service })
+    callerConnectSeconds.observe(ms / 1000, { caller })
+  }
+
+  #labels({ service, cluster, namespace }: FlowParties): Readonly<Record<'service' | 'cluster' | 'caller', string>> {
+    return {
+      service: label(this.#services, service),
+      cluster: label(this.#clusters, cluster),
+      caller: label(this.#callers, namespace),
+    }
   }
 
   #failed(error: unknown, signal: AbortSignal): void {

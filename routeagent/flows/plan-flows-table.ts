@@ -7,6 +7,8 @@
  *   count: first packet ─► opened; first answer ─► answered; reset or ICMP error instead ─► refused
  *          a packet of the caller before any answer, but not the first ─► unanswered; all others ─► sent, received
  *
+ *   a reset or FIN of a call that is followed, as some of the samples are ─► logged, and counted as any other
+ *
  * A packet updates one set, so that a short call costs little. Calls from other clusters have sets of their own: however
  * many callers a member makes up, the calls of this node are counted. Elements are counted by client, called address and
  * server, and disappear when they are idle. The kernel does the work for each call: reading events of connection
@@ -53,16 +55,24 @@ export const IDLE_MINUTES = 15
 const IDLE = `${IDLE_MINUTES}m`
 /** The kernel itself forgets a UDP flow without an answer after 30 seconds. */
 const UDP_ANSWERS = '1m'
+/** Samples of both ways, of as many seconds as they are heard. */
+const MAX_SAMPLED = 8192
 /** Calls a second of each family of which samples are made. */
 export const SAMPLES_A_SECOND = 20
-/** How long the answer of a sample is awaited. */
+/** How long the answer of a sample is awaited before a line says that there is none. */
 export const SAMPLE_MS = 10_000
+/** How long it is heard: the kernel forgets a SYN without an answer after two minutes. */
+const HEARD = '150s'
+/** How long the end of a connection is awaited, and for how many. */
+export const FOLLOW_HOURS = 6
+export const MAX_FOLLOWED = 4096
 
 export const SET_OWN_PODS = 'own-pods'
 export const SET_REMOTE = 'remote'
 const SET_WAITING = 'udp-waiting'
 const SET_SAMPLED = 'sampled'
 const SET_AGAIN = 'sent-again'
+const SET_FOLLOWED = 'followed'
 
 export interface FlowsTable {
   readonly family: AddressFamily
@@ -124,13 +134,13 @@ export function fixedStatements(table: FlowsTable): NftStatement[] {
         size: i % 2 === 0 ? size : Math.floor(size / IN_PART),
       },
     })),
-    ...[SET_WAITING, SET_AGAIN, SET_SAMPLED].map((map): NftStatement => ({
+    ...[SET_WAITING, SET_AGAIN, SET_SAMPLED, SET_FOLLOWED].map((map): NftStatement => ({
       verb: 'add-map',
       table: TABLE,
       map,
       type: {
         ...{ kind: 'set', key: 'ct_id', typeOf: { key: 'ct id' } },
-        size: map === SET_SAMPLED ? 1024 : MAX_WAITING,
+        size: map === SET_SAMPLED ? MAX_SAMPLED : map === SET_FOLLOWED ? MAX_FOLLOWED : MAX_WAITING,
         flags: ['dynamic', 'timeout'],
       },
     })),
@@ -190,7 +200,7 @@ function countingChains({ family, isSampled }: FlowsTable, way: '' | 'in-'): Nft
       ...(isSampled
         ? [
             `limit rate ${SAMPLES_A_SECOND}/second burst ${SAMPLES_A_SECOND} packets ` +
-              `add @${SET_SAMPLED} { ct id timeout ${SAMPLE_MS / 1000}s } ${log('opened')}`,
+              `add @${SET_SAMPLED} { ct id timeout ${HEARD} } ${log('opened')}`,
           ]
         : []),
     ]),
@@ -199,7 +209,19 @@ function countingChains({ family, isSampled }: FlowsTable, way: '' | 'in-'): Nft
       `${update('opened')} goto ${way}began`,
       `update @${SET_UNCOUNTED} { ct direction counter } goto ${way}began`,
     ]),
-    ...chain(`${way}answered`, ending('answered')),
+    ...chain(`${way}answered`, [
+      // A set without room ends the rule, and the call is not followed.
+      ...(isSampled
+        ? [
+            `meta l4proto tcp ct id @${SET_SAMPLED} add @${SET_FOLLOWED} { ct id timeout ${FOLLOW_HOURS}h } ` +
+              `delete @${SET_SAMPLED} { ct id } ${log('followed')}`,
+          ]
+        : []),
+      ...ending('answered'),
+    ]),
+    ...(isSampled
+      ? chain(`${way}closing`, [`ct id @${SET_FOLLOWED} delete @${SET_FOLLOWED} { ct id } ${log('closed')}`])
+      : []),
     ...chain(`${way}refused`, ending('refused')),
     ...chain(`${way}unanswered`, [update('unanswered')]),
     ...chain(`${way}sent`, [update('sent')]),
@@ -218,6 +240,8 @@ function countingChains({ family, isSampled }: FlowsTable, way: '' | 'in-'): Nft
     ]),
     ...chain(`${way}count`, [
       `ct state new goto ${way}begins`,
+      // Both ends close or reset: what neither does ends by a time-out.
+      ...(isSampled ? [`tcp flags & (fin | rst) != 0x0 jump ${way}closing`] : []),
       `ct direction original goto ${way}sent`,
       `tcp flags & (syn | ack) == syn | ack goto ${way}answered`,
       // RFC 9293 section 3.10.7.1: the reset that answers a SYN.

@@ -96,6 +96,7 @@ export class FlowReadings {
       const addresses = { client, called, server }
       const newly = grown('opened', 0)
       const part: FlowCounts = {
+        ...NO_FLOWS,
         opened: newly,
         answered: grown('answered', 0),
         refused: grown('refused', 0) + (noEndpoint(addresses) ? newly : 0),

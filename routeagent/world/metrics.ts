@@ -25,8 +25,15 @@ export interface RouteAgentMetrics {
   readonly endpointEjections: Counter
   readonly calls: Counter
   readonly callBytes: Counter
+  readonly callEnds: Counter
   readonly callsUncounted: Counter
   readonly connectSeconds: Histogram
+  readonly serviceConnectSeconds: Histogram
+  /** The same by calling namespace alone, so that labels do not multiply. */
+  readonly callerCalls: Counter
+  readonly callerCallEnds: Counter
+  readonly callerBytes: Counter
+  readonly callerConnectSeconds: Histogram
 }
 
 export interface PortCounts {
@@ -71,6 +78,8 @@ export class LeftOutEndpoints {
     }
   }
 }
+
+const CONNECT_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3]
 
 export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
   return {
@@ -175,7 +184,12 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     callBytes: metrics.counter({
       name: 'sealane_routeagent_call_bytes_total',
       help: 'Octets of the IP packets of these calls, sent by the caller or received by it',
-      labels: ['cluster', 'way'],
+      labels: ['service', 'cluster', 'way'],
+    }),
+    callEnds: metrics.counter({
+      name: 'sealane_routeagent_call_ends_total',
+      help: 'Ends of a sample of these calls: timed_out if connection tracking ended the call after silence, without a FIN, reset or answer; other otherwise',
+      labels: ['service', 'cluster', 'end'],
     }),
     callsUncounted: metrics.counter({
       name: 'sealane_routeagent_calls_uncounted_total',
@@ -185,7 +199,34 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
       name: 'sealane_routeagent_connect_seconds',
       help: 'Time from SYN to SYN-ACK of a sample of these calls',
       labels: ['cluster'],
-      buckets: [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 3],
+      buckets: CONNECT_SECONDS,
+    }),
+    serviceConnectSeconds: metrics.histogram({
+      name: 'sealane_routeagent_service_connect_seconds',
+      help: 'The same by service',
+      labels: ['service'],
+      buckets: CONNECT_SECONDS,
+    }),
+    callerCalls: metrics.counter({
+      name: 'sealane_routeagent_caller_calls_total',
+      help: 'Calls as in sealane_routeagent_calls_total, by the namespace of the calling pod; at most 20 have labels of their own',
+      labels: ['caller', 'outcome'],
+    }),
+    callerCallEnds: metrics.counter({
+      name: 'sealane_routeagent_caller_call_ends_total',
+      help: 'Ends as in sealane_routeagent_call_ends_total, by the namespace of the calling pod',
+      labels: ['caller', 'end'],
+    }),
+    callerBytes: metrics.counter({
+      name: 'sealane_routeagent_caller_bytes_total',
+      help: 'Octets as in sealane_routeagent_call_bytes_total, by the namespace of the calling pod',
+      labels: ['caller', 'way'],
+    }),
+    callerConnectSeconds: metrics.histogram({
+      name: 'sealane_routeagent_caller_connect_seconds',
+      help: 'Time from SYN to SYN-ACK of a sample of these calls, by the namespace of the calling pod',
+      labels: ['caller'],
+      buckets: CONNECT_SECONDS,
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',

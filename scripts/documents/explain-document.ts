@@ -1,6 +1,8 @@
 /** docs/explain.md: at which station of a call each code ends it, from the list that `sealane explain` follows. */
 import { OUTCOMES, STATIONS, type Outcome, type Station, pathSchema } from '../../explain/path/document.ts'
 import { type Effect, type OnPath, ON_PATH } from '../../explain/path/reasons-on-path.ts'
+import { ALL_FAULTS } from '../../test/netns/support/all-faults.ts'
+import type { CallEnd, Fault } from '../../test/netns/support/fault.ts'
 import { PATH_EXIT_CODES } from '../../cli/status/path/path-text.ts'
 import { listItem, paragraph } from './wrap-text.ts'
 
@@ -39,7 +41,12 @@ export function explainDocument(): string {
   const stations = STATIONS.map((station) =>
     [`### ${station}`, STATION_TEXTS[station], ...codesAt(station)].join('\n\n'),
   )
-  return `${[...HEAD, outcomes.join('\n'), '## Stations', paragraph(STATIONS_TEXT), ...stations].join('\n\n')}\n`
+  const parts = [
+    ...[...HEAD, outcomes.join('\n')],
+    ...['## Stations', paragraph(STATIONS_TEXT), ...stations],
+    ...['## Faults made for real', paragraph(FAULTS_TEXT), faultTable(), paragraph(PASSES_TEXT), passingFaults()],
+  ]
+  return `${parts.join('\n\n')}\n`
 }
 
 const HEAD = [
@@ -55,7 +62,42 @@ const HEAD = [
 
 const STATIONS_TEXT =
   'Each code of [troubleshooting](troubleshooting.md) that concerns a call, by the first station that it can be about. A ' +
-  'finding counts if its object is on the way. Other codes end no call.'
+  'finding counts if its object is on the way. Other codes end no call. Bold: tests make the fault on real sites, and ' +
+  'the call ends there with this code.'
+
+const FAULTS_TEXT =
+  'Tests make these faults on plain sites. `sealane explain`, on the machine where the call starts, ends here. Without ' +
+  'an outcome it is `UNREACHABLE`.'
+const PASSES_TEXT = 'These end no call:'
+
+interface EndingFault extends Fault {
+  readonly ends: CallEnd & { readonly at: NonNullable<CallEnd['at']> }
+}
+
+function isEnding(fault: Fault): fault is EndingFault {
+  return typeof fault.ends !== 'string' && fault.ends.at !== undefined
+}
+
+const ENDING = ALL_FAULTS.filter(isEnding)
+const SEEN = new Set<string>(ENDING.map(({ ends }) => ends.at[1]))
+
+function faultTable(): string {
+  const rows = ENDING.map(({ name, ends: { at, outcome } }) => {
+    const [station, code] = at
+    return `| ${name} | ${station} \`${code}\`${outcome === undefined ? '' : ` (\`${outcome}\`)`} |`
+  })
+  return ['| Fault | Ends at |', '|---|---|', ...rows].join('\n')
+}
+
+function passingFaults(): string {
+  return ALL_FAULTS.filter((fault) => !isEnding(fault))
+    .map(({ name, ends }) => listItem(`${name}: ${typeof ends === 'string' ? ends : arrivalText(ends)}`))
+    .join('\n')
+}
+
+function arrivalText({ outcome }: CallEnd): string {
+  return outcome === 'REACHABLE' ? 'a call arrives (seen)' : `a call arrives, but it is \`${outcome ?? ''}\` (seen)`
+}
 
 function codesAt(station: Station): readonly string[] {
   const rows = Object.entries(ON_PATH).filter(([, { at }]) => at[0] === station)
@@ -72,7 +114,8 @@ function codeText([code, { at, onReturn }]: readonly [string, OnPath]): string {
     ...(onReturn === true ? ['on the way back'] : []),
     ...(later.length > 0 ? [`also at ${later.join(', ')}`] : []),
   ]
-  return `\`${code}\`${more.length === 0 ? '' : ` (${more.join('; ')})`}`
+  const name = SEEN.has(code) ? `**\`${code}\`**` : `\`${code}\``
+  return `${name}${more.length === 0 ? '' : ` (${more.join('; ')})`}`
 }
 
 /** docs/schemas/explain.json. */

@@ -166,6 +166,30 @@ t.test('where the broker is called', async (t) => {
   t.same((await broken()).broker, [])
 })
 
+t.test('a proxy that leads to the broker is called, too', async (t) => {
+  const PROXY = 'http://ana:secret@proxy.example:3128'
+  const rows: readonly (readonly [say: string, env: Record<string, string>, want: readonly string[]])[] = [
+    ['none', {}, ['203.0.113.2']],
+    ['a name', { HTTPS_PROXY: PROXY }, ['198.51.100.7', '203.0.113.2']],
+    ['an address', { https_proxy: 'socks5://198.51.100.9' }, ['198.51.100.9', '203.0.113.2']],
+    ['an IPv6 address', { HTTPS_PROXY: '[2001:db8::7]:3128' }, ['2001:db8::7', '203.0.113.2']],
+    ['not for the broker', { HTTPS_PROXY: PROXY, NO_PROXY: '.example' }, ['203.0.113.2']],
+    ['the broker has no address here', { HTTPS_PROXY: PROXY, lost: 'broker.example' }, ['198.51.100.7']],
+    ['nor the proxy', { HTTPS_PROXY: PROXY, lost: 'proxy.example' }, ['203.0.113.2']],
+  ]
+  const known: Readonly<Record<string, string>> = { 'broker.example': '203.0.113.2', 'proxy.example': '198.51.100.7' }
+  const identity = {
+    read: () => Promise.resolve({ brokerAddresses: ['broker.example:7443'] } as unknown as MemberIdentity),
+  }
+  for (const [say, { lost, ...env }, want] of rows) {
+    const ask = (host: string): Promise<readonly string[]> => {
+      const address = host === lost ? undefined : known[host]
+      return address === undefined ? Promise.reject(new Error('no answer')) : Promise.resolve([address])
+    }
+    t.strictSame((await surroundingsReader(identity, ask, env)()).broker, want, say)
+  }
+})
+
 t.test('ClusterProperties that cannot be read stay as they were stated before', async (t) => {
   const region = { 'region.sealane.io': 'eu-south' }
   const zone = { 'zone.sealane.io': 'a' }

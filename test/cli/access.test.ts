@@ -10,7 +10,7 @@ import {
 import { parseCalled, parseCaller } from '../../cli/status/access/parse-ends.ts'
 import { FileApi } from '../../kubeapi/files/file-api.ts'
 import { ANNOTATION_CALLERS } from '../../model/access/callers.ts'
-import type { AccessPolicy, ClusterAccessPolicy, KubeObject, Membership } from '../../model/objects.ts'
+import type { AccessPolicy, ClusterAccessPolicy, KubeObject, LabelSelector, Membership } from '../../model/objects.ts'
 import type { NamespaceChoice } from '../../model/records.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -109,6 +109,10 @@ t.test('rows: to whom each service is offered, and the rule', async (t) => {
   )
 })
 
+const NOT_PROD = { key: 'env', operator: 'NotIn', values: ['prod'] } as const
+const byLabels = (namespaceSelector: LabelSelector): CheckObjects =>
+  world({}, { policies: [policy('web', { from: [{ namespaceSelector }] })] })
+
 t.test('one call: allowed or not, and why', async (t) => {
   const rows: readonly [from: string, to: string, answer: string, why: string | RegExp, objects?: CheckObjects][] = [
     ['paris', 'web.shop', 'allowed', 'web.shop is offered to paris (default of the clusterset: allow)'],
@@ -137,6 +141,8 @@ t.test('one call: allowed or not, and why', async (t) => {
     ['oslo', '10.42.0.7:8080', 'allowed', 'web.shop is offered to oslo (default of the clusterset: allow)'],
     ['oslo', '10.42.0.7:9090', 'refused', /port 9090 of 10.42.0.7 belongs to no exported service/],
     ['paris/test', '10.42.0.8:8080', 'refused', /api.shop is offered only to some namespaces/],
+    ['paris/shop', 'web.shop', 'refused', /by labels|only to some/, byLabels({ matchExpressions: [NOT_PROD] })],
+    ['paris/shop', 'web.shop', 'allowed', /offered to namespace shop of paris/, byLabels({})],
     ['oslo', '10.42.0.99:22', 'refused', /belongs to no exported service/],
     ['oslo', '10.42.0.99:22', 'allowed', /all members may call all pods/, world({ exposure: 'pods' })],
     [

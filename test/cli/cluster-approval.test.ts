@@ -151,7 +151,7 @@ t.test('only the token asks', async (t) => {
   const { token } = JSON.parse(made.stdout) as { token: string }
   const join = joining(new SiteFolder(t, 'paris'), token)
   await waits(t, broker, join)
-  t.match((await sealane('token', 'list', '-o', 'wide')).stdout, / waiting 1 any - TIME paris - TIME\n$/)
+  t.match((await sealane('token', 'list', '-o', 'wide')).stdout, / waiting 1 any - - TIME paris - TIME\n$/)
   t.match((await joining(new SiteFolder(t, 'milano'), await broker.token()).result).code, 0)
   join.stop()
   await join.result

@@ -5,8 +5,9 @@ import t, { type Test } from 'tap'
 import { readPageFiles } from '../../console/server/server.ts'
 import { openBrowser } from '../../cli/commands/console.ts'
 import {
-  type ConsoleSource,
+  type MemberSource,
   bundleSource,
+  contextSources,
   flowsReader,
   withKubeSource,
 } from '../../cli/status/console/console-source.ts'
@@ -26,12 +27,17 @@ t.test('wrong usage', async (t) => {
   const folder = temporaryFolder(t)
   const short = join(folder, 'token')
   writeFileSync(short, 'short\n')
+  const config = join(folder, 'config')
+  writeFileSync(config, 'contexts: [{ name: a, context: { cluster: c, user: u } }]\n')
+  const many = Array.from({ length: 17 }, (_, i) => ['--context', `c${i}`]).flat()
   const rows: readonly [words: string[], code: number, said: RegExp][] = [
     [['--listen', '9480'], 2, /--listen "9480": expected host:port/],
     [['--tls-cert', 'a.pem'], 2, /--tls-cert and --tls-key: expected both/],
     [['--token-file', short], 1, /expected one word of at least 16 characters/],
     [['--token-file', join(folder, 'none')], 1, /--token-file .*: ENOENT/],
     [['--bundle', 'a', '--context', 'b'], 2, /cannot be used with/],
+    [['--context', 'a', '--context', 'nowhere', '--kubeconfig', config], 2, /--context nowhere: .* no such context/],
+    [['--kubeconfig', config, ...many], 2, /--context: 17 contexts: expected at most 16/],
     [['--interval', '10ms'], 2, /expected 1s to 1h/],
   ]
   for (const [words, code, said] of rows) {
@@ -61,7 +67,7 @@ t.test('the files of the page', async (t) => {
 async function looking(
   { kubeconfig }: { readonly kubeconfig: string },
   clock: JumpingClock,
-  work: (look: (isSeen?: boolean) => ReturnType<ConsoleSource['facts']>, source: ConsoleSource) => Promise<void>,
+  work: (look: (isSeen?: boolean) => ReturnType<MemberSource['facts']>, source: MemberSource) => Promise<void>,
   timeoutMs = 400,
 ): Promise<void> {
   const { signal } = new AbortController()
@@ -191,7 +197,7 @@ t.test('the facts of a path, as sealane explain gathers them', async (t) => {
 
 t.test('a path for which its caller waits no more: all its questions end', async (t) => {
   const server = await clusterWith(t)
-  const work = async (_: unknown, { pathSide }: ConsoleSource): Promise<void> => {
+  const work = async (_: unknown, { pathSide }: MemberSource): Promise<void> => {
     server.fault = () => 'hang'
     const gone = new AbortController()
     const asked = pathSide({ from: parseFrom('w0'), to: parseTo('web0.shop') }, gone.signal)
@@ -202,6 +208,33 @@ t.test('a path for which its caller waits no more: all its questions end', async
     await eventually(() => (server.hanging === 0 ? true : undefined))
   }
   await looking(server, new JumpingClock(), work, 60_000)
+})
+
+t.test('several contexts: each is opened on its own, and again after it failed', async (t) => {
+  const [milano, away] = [await clusterWith(t), await clusterWith(t)]
+  away.fault = () => 'hang'
+  const { signal } = new AbortController()
+  const output = { answer: () => undefined, remark: () => undefined }
+  const init = { pages: [], timeoutMs: 200, everyMs: 1000, clock: new JumpingClock() }
+  const targets = [milano, away].map(({ kubeconfig }) => ({ kubeconfig, context: 'fake' }))
+  const [one, other] = contextSources(targets, init, { signal, output, env: {}, terminal: null })
+  t.match(one, {
+    context: 'fake',
+    flags: /^--kubeconfig .* --context fake$/,
+    toFlag: '--to-context fake',
+    everyMs: 1000,
+  })
+  const clustersOf = async (source: typeof one): Promise<number> => {
+    let found = 0
+    await source?.withSource(async ({ facts }) => {
+      found = planLook(await facts(signal)).state.clusters.rows.length
+    }, signal)
+    return found
+  }
+  await t.rejects(clustersOf(other), /no answer within 200ms/)
+  t.equal(await clustersOf(one), 3)
+  away.fault = podsThatLooked()
+  t.equal(await clustersOf(other), 3)
 })
 
 /** Opens a browser that is this script. `remarks` grows. */

@@ -20,7 +20,7 @@ const PAGE: FlowPage = {
   since: '2026-11-30T00:00:00.000Z',
   recentSeconds: 60,
   rows: [
-    row(PARIS, 120, { refused: 6, sentBytes: 6000, receivedBytes: 6000 }),
+    row(PARIS, 120, { refused: 6, ended: 100, timedOut: 3, sentBytes: 6000, receivedBytes: 6000 }),
     row({ ...PARIS, cluster: 'oslo' }, 60, { unanswered: 1 }),
     row({ service: 'shop/db', cluster: 'oslo' }, 6, { unanswered: 2 }),
     row({ way: 'in', cluster: 'paris', service: 'shop/log' }, 30),
@@ -63,10 +63,12 @@ async function pageOf(t: Test, body: string): Promise<string> {
 
 t.test('what the commands print', async (t) => {
   const rows: readonly [what: string, words: string[], code: number, said: RegExp][] = [
-    ['services', ['top', 'services'], 0, /SERVICE[^]*shop\/web +3 +6 +1 +200 [^]*shop\/db +0\.1 +0 +2 /],
+    ['services', ['top', 'services'], 0, /SERVICE[^]*shop\/web +3 +6 +1 +3 of 100 +200 [^]*shop\/db +0\.1 +0 +2 +- /],
     ['clusters', ['top', 'clusters'], 0, /CLUSTER[^]*paris +2 +6 [^]*oslo +1\.1 +0 +3 /],
     ['callers', ['top', 'callers'], 0, /CALLER[^]*shop +3 [^]*cluster paris +0\.5 [^]*- +0\.1 /],
     ['another order', ['top', 'services', '--sort', 'unanswered'], 0, /shop\/db[^]*shop\/web/],
+    ['time-outs', ['top', 'services', '-o', 'json'], 0, /"ended": 100,\s+"timedOut": 3/],
+    ['ordered by them', ['top', 'clusters', '--sort', 'timed-out'], 0, /paris[^]*oslo/],
     ['connect times', ['top', 'services', '-o', 'json'], 0, /"p50Ms": 0\.75,[^]*"p99Ms": 0\.995/],
     ['an unknown group', ['top', 'pods'], 2, /"pods": expected services, clusters, callers/],
     ['an unknown order', ['top', 'services', '--sort', 'x'], 2, /--sort "x": expected calls, refused/],
@@ -119,6 +121,13 @@ t.test('pages that are none', async (t) => {
   ]
   for (const [what, page, said] of rows)
     t.throws(() => readFlows(typeof page === 'string' ? page : JSON.stringify(page)), { message: said }, what)
+  const early = Object.fromEntries(
+    Object.entries(row({}, 7).total).filter(([name]) => name !== 'ended' && name !== 'timedOut'),
+  )
+  const { rows: earlier } = readFlows(
+    JSON.stringify({ ...PAGE, rows: [{ ...row({}, 7), total: early, recent: early }] }),
+  )
+  t.same(earlier[0]?.total, { ...NO_FLOWS, opened: 7 }, 'an earlier release')
   const named = readFlows(JSON.stringify({ ...PAGE, rows: [row({ service: '\u202eevil' }, 1)] }))
   t.equal(named.rows[0]?.service, undefined)
   fc.assert(

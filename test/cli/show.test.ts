@@ -1,5 +1,6 @@
 /** The output of `show`, `export` and `unexport` for people and for programs, and the objects that they write. */
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { FileApi } from '../../kubeapi/files/file-api.ts'
 import { parse as parseYaml } from 'yaml'
@@ -7,8 +8,9 @@ import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
-import { runCli } from './run-cli.ts'
+import { runCli, spawnCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
+import { connectProxy } from '../support/connect-proxy.ts'
 import { clusterObject, endpointObject } from '../support/objects/cluster-objects.ts'
 
 const GATEWAY: KubeObject = {
@@ -101,9 +103,9 @@ CLUSTER  NODE  LANE  CANDIDATES                PUBLIC KEY
 paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
 `,
     connections: `
-NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            NAT       RTT  LOSS        MTU  HANDSHAKE  HEARD  MESSAGE
-gw    0     paris    0         up          198.51.100.7:4500  yes  12.35 ms   5 %  1440/1216   61 s ago      -
-gw    0     tokyo    1         connecting  -                  no          -     -          -          -      -  no answer yet
+NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            RUNG              RTT  LOSS        MTU  HANDSHAKE  HEARD  MESSAGE
+gw    0     paris    0         up          198.51.100.7:4500  direct, NAT  12.35 ms   5 %  1440/1216   61 s ago      -
+gw    0     tokyo    1         connecting  -                  -                   -     -          -          -      -  no answer yet
 `,
     services: `
 NAMESPACE  NAME  TYPE          IP         PORTS   CLUSTERS
@@ -165,4 +167,36 @@ t.test('unexport while the broker is away says when it counts', async (t) => {
   const later =
     'the broker cannot be reached from here: other members may still call it until the agent of this site reaches the broker again\n'
   t.same(await runCli(['unexport', ...at]), { code: 0, stdout: gone + later, stderr: '' })
+})
+
+t.test('unexport behind a proxy, and beside a port of another program', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const proxy = await connectProxy(t)
+  const site = new SiteFolder(t)
+  site.write('objects/web.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\n')
+  const env = { HTTPS_PROXY: proxy.url }
+  t.equal((await runCli(['join', '--site', site.file, '--token', await broker.token()])).code, 0)
+  // The proxy alone knows the name.
+  const known = site.path('state/identity/broker.json')
+  writeFileSync(known, readFileSync(known, 'utf8').replaceAll(broker.address, `broker.test:${broker.port}`))
+  const at = ['web', '-n', 'shop', '--site', site.file]
+  const gone = 'service shop/web is no longer exported\n'
+  const later =
+    'the broker cannot be reached from here: other members may still call it until the agent of this site reaches the broker again\n'
+  const unexport = async (how: Readonly<Record<string, string>>): Promise<string> => {
+    await runCli(['export', ...at])
+    return (await spawnCli(['unexport', ...at], { env: how })).stdout
+  }
+  proxy.asked.splice(0)
+  t.equal(await unexport(env), gone, 'the broker answers through the proxy')
+  t.strictSame(proxy.asked, [`broker.test:${broker.port}`])
+  proxy.fault = 'HTTP/1.1 403 Forbidden'
+  t.equal(await unexport(env), gone + later, 'a proxy that refuses')
+  t.equal(await unexport({}), gone + later, 'without the proxy the name is unknown')
+  await broker.stop()
+  const other = createServer((socket) => socket.end('SSH-2.0-other\r\n'))
+  await new Promise<void>((resolve) => other.listen(broker.port, '127.0.0.1', resolve))
+  t.teardown(() => other.close())
+  proxy.fault = undefined
+  t.equal(await unexport(env), gone + later, 'a port that accepts is no broker')
 })

@@ -6,6 +6,25 @@ import { LoopbackBroker } from './loopback-broker.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 
+t.test('labels of a token', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const state = ['--state', broker.state]
+  const label = (...pairs: string[]) => pairs.flatMap((pair) => ['--label', pair])
+  const rows: readonly [string[], string][] = [
+    [label('tier'), '--label "tier": expected KEY=VALUE'],
+    [label('a=b=c'), '--label "a=b=c": expected KEY=VALUE'],
+    [label('a=b', 'a=c'), '--label: expected each key once'],
+    [label('a b=c'), 'labels'],
+  ]
+  for (const [args, text] of rows) {
+    const out = await runCli(['token', 'create', ...state, ...args])
+    t.not(out.code, 0)
+    t.ok(out.stderr.includes(text), `${text}: ${out.stderr}`)
+  }
+  t.equal((await runCli(['token', 'create', ...state, ...label('tier=prod', 'zone=')])).code, 0)
+  t.match((await runCli(['token', 'list', ...state, '-o', 'wide'])).stdout, / {2}tier=prod,zone= {2}/)
+})
+
 t.test('token create prints the command that joins', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const site = new SiteFolder(t)

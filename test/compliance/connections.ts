@@ -3,7 +3,13 @@
  * only once the table has them.
  */
 import type { Test } from 'tap'
-import type { ConnectionTable, FlowTable, TranslatedFlow } from '../../kernel/conntrack/connection-table.ts'
+import type {
+  AnswerEnds,
+  CallLookup,
+  ConnectionTable,
+  FlowTable,
+  TranslatedFlow,
+} from '../../kernel/conntrack/connection-table.ts'
 import { formatAddress, parsePrefix } from '../../model/values/ip.ts'
 import { eventually } from '../support/eventually.ts'
 
@@ -77,7 +83,7 @@ export function connectionsCompliance(t: Test, make: (t: Test) => Promise<Connec
 }
 
 export interface FlowStage {
-  readonly table: FlowTable
+  readonly table: FlowTable & CallLookup
   /**
    * Begins a UDP flow from the client's address to a clusterset IP, and returns once the table has it. Addresses and
    * ports are as in `10.42.1.5:7000` and `[fd42::5]:7000`. `server` answers; it is `called` for a flow that is not
@@ -123,7 +129,19 @@ export function flowsCompliance(t: Test, make: (t: Test) => Promise<FlowStage>):
 
     const flows = await flowsOf(stage.table, 4)
     const some = flows.filter((flow) => flowText(flow) !== second)
+    const answersOf = ({ client, server }: TranslatedFlow): AnswerEnds => ({ protocol: 'UDP', client, server })
+    const asked = [...flows, ...(await flowsOf(stage.table, 6))].map(answersOf)
+    t.strictSame(await stage.table.states(asked), Array(4).fill('unanswered'))
+    t.strictSame(await stage.table.states([]), [])
+    t.strictSame(
+      await stage.table.states(asked.map((ends) => ({ ...ends, protocol: 'TCP' }))),
+      Array(4).fill(undefined),
+    )
     t.equal(await stage.table.forget(some), 2)
+    t.strictSame(
+      await stage.table.states(flows.map(answersOf)),
+      flows.map((flow) => (flowText(flow) === second ? 'unanswered' : undefined)),
+    )
     t.strictSame(await texts(stage, 4), [second], 'others stay')
     t.equal(await stage.table.forget(some), 0, 'what has ended already is no failure')
     t.equal(await stage.table.forget([]), 0)
@@ -144,6 +162,8 @@ export function flowsCompliance(t: Test, make: (t: Test) => Promise<FlowStage>):
     for (let i = 0; i < 250; i += 1) await stage.begin(`10.42.1.5:${8000 + i}`, '245.0.0.7:53', '10.60.0.5:5353')
     const flows = await flowsOf(stage.table, 4)
     t.equal(flows.length, 250)
+    const asked = flows.map(({ client, server }): AnswerEnds => ({ protocol: 'UDP', client, server }))
+    t.strictSame(await stage.table.states(asked), Array(250).fill('unanswered'))
     t.ok((await flowsOf(stage.table, 4, 100)).length <= 100)
     t.strictSame(await stage.table.flows(RANGES[4], 100, () => undefined), { whole: false })
     t.equal(await stage.table.forget(flows), 250)

@@ -123,7 +123,7 @@ t.test('a section that was not renewed, and one that was never read whole', asyn
 
 t.test('a console that was started again: the page logs in, or follows it', async (t) => {
   for (const [status, places, sources] of [
-    [401, ['/'], 1],
+    [401, ['./'], 1],
     [200, [], 2],
     [undefined, [], 2],
   ] as const) {
@@ -157,7 +157,7 @@ t.test('a console that was started again: the page logs in, or follows it', asyn
     tick()
     tick()
     await clock.advance(0)
-    t.same([asked, went, opened.length], [['/api/state'], places, sources], String(status))
+    t.same([asked, went, opened.length], [['./api/state'], places, sources], String(status))
   }
 })
 

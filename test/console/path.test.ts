@@ -14,6 +14,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { SECRETS } from '../cli/bundle/planted-secrets.ts'
 import { memberObjects, pathObjects } from '../explain/path/two-members.ts'
 import { eventually } from '../support/eventually.ts'
+import { JumpingClock } from '../support/jumping-clock.ts'
 import { SELF, factSet } from '../support/objects/member-facts.ts'
 import { consoleFacts, stateOf } from './support/console-facts.ts'
 
@@ -231,40 +232,63 @@ t.test('as a person reads it', async (t) => {
   t.notMatch(html, /<b>|style="/)
 })
 
-t.test('asking: one question at a time, and what is no answer', async (t) => {
-  const questions: string[] = []
-  const { promise, resolve } = Promise.withResolvers<PathAnswer>()
+t.test('asking: a second question takes the place of the first, and what is no answer', async (t) => {
+  const questions: { readonly text: string; readonly signal: AbortSignal; end: (answer: PathAnswer) => void }[] = []
   const model = createModel(0, undefined, () => ({
     drawings: undefined,
-    explain: (from, to) => {
-      questions.push(`${from} ${to}`)
+    explain: (ends, signal) => {
+      const { promise, resolve } = Promise.withResolvers<PathAnswer>()
+      questions.push({ text: JSON.stringify(ends), signal, end: resolve })
       return promise
     },
   }))
   model.ends.value = { from: ' w0 ', to: 'db.shop' }
   const first = askPath(model)
-  await askPath(model)
-  t.same([questions, model.path.value], [['w0 db.shop'], { t: 'waiting' }])
-  resolve({ t: 'failed', why: 'x' })
+  model.ends.value = { from: 'w1', to: 'db.shop' }
+  const second = askPath(model)
+  t.same(
+    questions.map(({ text, signal }) => [text, signal.aborted]),
+    [
+      ['{"from":"w0","to":"db.shop"}', true],
+      ['{"from":"w1","to":"db.shop"}', false],
+    ],
+  )
+  questions[1]?.end({ t: 'failed', why: 'second' })
+  await second
+  questions[0]?.end({ t: 'failed', why: 'first' })
   await first
-  t.same(model.path.value, { t: 'failed', why: 'x' })
+  t.same(model.path.value, { t: 'failed', why: 'second' }, 'the answer to the later question stays')
 
   const went: string[] = []
-  const browser = (status: number, text: string): Asking => ({
-    location: { assign: (path) => void went.push(path) },
-    fetch: (path) => {
-      went.push(path)
-      return status === 0 ? Promise.reject(new Error('away')) : Promise.resolve({ status, text: async () => text })
-    },
-  })
+  const browser = (...answers: readonly (readonly [status: number, text: string])[]): Asking => {
+    const left = [...answers]
+    return {
+      location: { assign: (path) => void went.push(path) },
+      fetch: (path) => {
+        went.push(path)
+        const [status, text] = left.shift() ?? [0, '']
+        return status === 0 ? Promise.reject(new Error('away')) : Promise.resolve({ status, text: async () => text })
+      },
+    }
+  }
+  const { signal } = new AbortController()
+  const askOnce = (from: Asking, ends = { from: 'a', to: 'b' }): Promise<PathAnswer> =>
+    askServer(from, new JumpingClock(), ends, signal)
   const wrong = '{"t":"wrong","wrong":"a","hint":""}'
-  t.same(await askServer(browser(400, wrong), 'a b', '&'), JSON.parse(wrong))
+  t.same(await askOnce(browser([400, wrong]), { from: 'a b', to: '&' }), JSON.parse(wrong))
   const failed = '{"t":"failed","why":"no answer within 30 s"}'
-  t.same(await askServer(browser(504, failed), 'a', 'b'), JSON.parse(failed))
-  t.same(await askServer(browser(429, 'busy\n'), 'a', 'b'), { t: 'failed', why: 'busy' })
-  t.same(await askServer(browser(0, ''), 'a', 'b'), { t: 'failed', why: 'the console does not answer' })
-  t.same(await askServer(browser(200, '<html>'), 'a', 'b'), { t: 'failed', why: 'the console does not answer' })
-  await askServer(browser(401, 'log in'), 'a', 'b')
-  t.equal(went[0], '/api/explain?from=a+b&to=%26')
-  t.equal(went.at(-1), '/', 'the page goes to the login')
+  t.same(await askOnce(browser([504, failed])), JSON.parse(failed))
+  t.same(await askOnce(browser([503, 'busy\n'])), { t: 'failed', why: 'busy' })
+  t.same(await askOnce(browser([0, ''])), { t: 'failed', why: 'the console does not answer' })
+  t.same(await askOnce(browser([200, '<html>'])), { t: 'failed', why: 'the console does not answer' })
+  await askOnce(browser([401, 'log in']))
+  t.equal(went[0], './api/explain?from=a+b&to=%26')
+  t.equal(went.at(-1), './', 'the page goes to the login')
+  const clock = new JumpingClock()
+  const waited = askServer(browser([429, 'busy\n'], [400, wrong]), clock, { from: 'a', to: 'b' }, signal)
+  await eventually(() => {
+    clock.jump(1000)
+    return went.length >= 9 ? true : undefined
+  })
+  t.same(await waited, JSON.parse(wrong), 'the path of another page is waited for')
 })

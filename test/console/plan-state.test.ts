@@ -54,6 +54,47 @@ t.test('a broken member: what is broken comes first, each with a command', async
   for (const { commands } of state.problems.rows) t.match(commands.at(-1), /^sealane diagnose \w+ --context c1$/)
 })
 
+t.test('bytes a second of a link come from the counters of two reports', async (t) => {
+  const at =
+    (seconds: number, bytes: number): Change =>
+    (kind) => {
+      for (const { status } of kind('Gateway')) {
+        status['heartbeatTime'] = new Date(Date.parse(NOW) - 10_000 + seconds * 1000).toISOString()
+        for (const link of status.connections) Object.assign(link, { rxBytes: bytes, txBytes: 2 * bytes })
+      }
+    }
+  const first = planLook(consoleFacts({ change: at(0, 1000) }))
+  const rateOf = ({ state }: typeof first) => state.links.rows[0]?.traffic
+  t.equal(rateOf(first), undefined, 'one report has no rate')
+  const second = planLook(consoleFacts({ change: at(4, 9000) }), first)
+  t.same(rateOf(second), { receivedPerSecond: 2000, sentPerSecond: 4000 })
+  const paris = second.state.clusters.rows.find(({ cluster }) => cluster === 'paris')
+  t.same(paris?.traffic, { receivedPerSecond: 8000, sentPerSecond: 16_000 }, 'of its four links')
+  const again = planLook(consoleFacts({ change: at(4, 9000) }), second)
+  t.same(rateOf(again), rateOf(second), 'the same report says nothing new')
+  const idle = planLook(consoleFacts({ change: at(8, 9000) }), again)
+  t.same(rateOf(idle), { receivedPerSecond: 0, sentPerSecond: 0 })
+  const anew = planLook(consoleFacts({ change: at(9, 10) }), idle)
+  t.equal(rateOf(anew), undefined, 'the counters began again')
+  t.same(rateOf(planLook(consoleFacts({ change: at(10, 110) }), anew)), { receivedPerSecond: 100, sentPerSecond: 200 })
+})
+
+t.test('a relayed link says through whom', async (t) => {
+  const { links } = stateOf({ change: (at) => changeLinks(at, () => true, { usingRelay: 'tokyo<b>\u001b' }) })
+  t.match(links.rows[0], { way: 'relay', relay: 'tokyo<b>?' })
+})
+
+t.test('every service has its calls, also where the section of calls has no place for them', async (t) => {
+  const busy = Array.from({ length: 300 }, (_, i) => ({ name: `x/s${i}`, callsPerSecond: 9, bytesPerSecond: 1 }))
+  const calls = [...busy, { name: 'shop/web0', callsPerSecond: 0.5, bytesPerSecond: 1 }].map((one) => {
+    return { ...one, recent: { refused: one.name === 'shop/web0' ? 0 : 1, unanswered: 0 } }
+  })
+  const flows = { t: 'known', at: NOW, value: { lines: [], calls, sampled: 20, problems: [] } } as const
+  const state = stateOf({ input: { flows } })
+  t.notOk(state.calls.rows.some(({ service }) => service === 'shop/web0'))
+  t.same(state.services.rows.find(({ name }) => name === 'web0')?.calls, { perSecond: 0.5, errors: 0 })
+})
+
 t.test('a link says since when it is as it is, once the console saw it change', async (t) => {
   const before = planLook(consoleFacts())
   t.ok(before.state.links.rows.every(({ since }) => since === undefined))

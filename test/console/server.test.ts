@@ -126,7 +126,7 @@ t.test('other machines need a token', async (t) => {
   server.publish(stateOf())
   const refused = await ask(server, '/')
   t.equal(refused.code, 401)
-  t.match(refused.body, /<form method="post" action="\/login">/)
+  t.match(refused.body, /<form method="post" action="\.\/login">/)
   t.equal((await ask(server, '/api/events')).code, 401)
   t.equal((await ask(server, '/api/state', { headers: { authorization: `Bearer ${TOKEN}` } })).code, 200)
 

@@ -78,7 +78,7 @@ t.test('every alert has a runbook, and every runbook an alert', async (t) => {
 t.test('dashboards are as Grafana takes them', async (t) => {
   t.same(
     ALL_DASHBOARDS.map(({ uid }) => uid),
-    ['sealane-clusterset', 'sealane-lanes', 'sealane-services', 'sealane-control-plane'],
+    ['sealane-clusterset', 'sealane-lanes', 'sealane-services', 'sealane-calls', 'sealane-control-plane'],
   )
   for (const dashboard of ALL_DASHBOARDS) {
     const { uid } = dashboard

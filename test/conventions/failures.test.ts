@@ -5,11 +5,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { knownReason } from '../../model/reasons/reasons.ts'
+import { ON_PATH } from '../../explain/path/reasons-on-path.ts'
+import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import { explainDocument, explainSchema } from '../../scripts/documents/explain-document.ts'
 import { ALL_FAILURES } from '../../scripts/documents/failures.ts'
 import { troubleshootingDocument } from '../../scripts/documents/troubleshooting-document.ts'
-import { PORT_TAKEN, ROUNDS } from '../netns/support/site-faults.ts'
+import { ALL_FAULTS } from '../netns/support/all-faults.ts'
 import { ROOT, sourceFiles } from '../support/source-tree.ts'
 
 const codes = new Set<string>(ALL_FAILURES.map(({ code }) => code))
@@ -32,14 +33,26 @@ t.test('every code that a check gives is in the table', async (t) => {
 })
 
 t.test('every fault that is made at sites is in the table', async (t) => {
-  const faults = [PORT_TAKEN, ...ROUNDS.flat()]
-  t.ok(faults.length >= 20, `${faults.length} faults`)
+  const faults = ALL_FAULTS
+  t.ok(faults.length >= 40, `${faults.length} faults`)
   t.equal(new Set(faults.map(({ name }) => name)).size, faults.length, 'each has a name of its own')
   const found = new Set(faults.flatMap(({ found: at }) => Object.values(at).flat()))
   t.same(
     [...found].filter((code) => !codes.has(code)),
     [],
   )
+})
+
+t.test('where a call ends by a fault fits the list of codes on a way', async (t) => {
+  for (const { name, found, ends } of ALL_FAULTS) {
+    const at = typeof ends === 'string' ? undefined : ends.at
+    const [station, code] = at ?? []
+    if (station !== undefined && code !== undefined) t.ok(ON_PATH[code]?.at.includes(station), `${name}: ${code}`)
+    const breaking = Object.values(found)
+      .flat()
+      .filter((one) => ON_PATH[one as ReasonCode]?.effect === 'breaks')
+    if (at === undefined) t.same(breaking, [], `${name} ends no call`)
+  }
 })
 
 t.test('docs/troubleshooting.md is written from it', async (t) => {

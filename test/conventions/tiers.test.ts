@@ -112,6 +112,19 @@ t.test('a turn is a whole number', async (t) => {
 t.test('the tiers are known by their names', async (t) => {
   t.same(
     TIERS.map(({ name }) => name),
-    ['unit', 'story', 'conventions', 'netns', 'long', 'lanes', 'hostile', 'etcd', 'browser', 'kube', 'kernel', 'emulated'],
+    [
+      'unit',
+      'story',
+      'conventions',
+      'netns',
+      'long',
+      'lanes',
+      'hostile',
+      'etcd',
+      'browser',
+      'kube',
+      'kernel',
+      'emulated',
+    ],
   )
 })

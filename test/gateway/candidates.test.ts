@@ -2,7 +2,15 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { type LinkState, linkKey } from '../../gateway/cable/cable-driver.ts'
-import { checkAnswer, isBehindNat, linkPort, planCandidates, rangesOfOwn } from '../../gateway/reach/plan-candidates.ts'
+import {
+  checkAnswer,
+  isBehindNat,
+  isOwnLaneHidden,
+  linkPort,
+  planCandidates,
+  rangesOfOwn,
+  seeksRelays,
+} from '../../gateway/reach/plan-candidates.ts'
 import type { GatewayLaneConfig } from '../../gateway/world/config.ts'
 import { planLanes } from './support/wireguard-plans.ts'
 import { planStatus } from '../../gateway/status/plan-status.ts'
@@ -240,6 +248,24 @@ function facing(
     ...(row.observed === undefined ? {} : { observedAddress: row.observed }),
   }
 }
+
+t.test('which ends ask relays for links that do not come up, alike at both ends', (t) => {
+  const rows = [
+    ['each behind a NAT', 'observed 203.0.113.9', '203.0.113.1', true, true],
+    ['both behind one', 'observed 203.0.113.1', '203.0.113.1', true, true],
+    ['the far end can be called', 'public 203.0.113.9', '203.0.113.1', true, false],
+    ['this one was seen as it is', 'observed 203.0.113.9', '192.0.2.10', false, true],
+  ] as const
+  for (const [say, reported, observedAddress, here, there] of rows) {
+    const facts = facing({ reported: ['private 10.0.0.2', reported] }, { observedAddress })
+    const [link] = planLanes(facts).lanes[0]?.links ?? []
+    const lane = { lane: 0, port: 4500 }
+    const own = { hidden: isOwnLaneHidden(facts, lane), candidates: planCandidates(facts, lane) }
+    t.equal(seeksRelays(own), here, `${say}: this end`)
+    t.equal(link && seeksRelays(link), there, `${say}: the far end`)
+  }
+  t.end()
+})
 
 t.test('ports: inner ones where this node is itself, outer ones elsewhere', async (t) => {
   const nodes = withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9'])

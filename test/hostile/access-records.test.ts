@@ -1,5 +1,6 @@
 /** Ways to learn of services that are offered to other members only, at a broker and at an importer. */
 import type { Test } from 'tap'
+import { AccessRules } from '../../model/access/access-rules.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { Peer, WatchRequest } from '../../protocol/broker-api.ts'
@@ -19,6 +20,8 @@ import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { attack } from './support/attack.ts'
+
+const HEAD = { apiVersion: 'sealane.io/v1alpha1', kind: 'AccessPolicy' } as const
 
 const only = (...ids: string[]) => [{ clusters: ids as ClusterId[] }]
 const secret = (change: Parameters<typeof anExport>[1] = { offeredTo: only('paris') }): MemberRecord[] => [
@@ -153,6 +156,30 @@ await attack('access-second-identity', async (t) => {
   const gone = new Watcher(harness, all.paris)
   t.match(String(await gone.ended()), /paris/, 'one that was evicted hears nothing')
   t.same(named(gone.lines), [])
+})
+
+await attack('access-labels', async (t) => {
+  const harness = await startBroker(t)
+  const { peer: milano } = await join_(harness, 'milano', rangesOf(42))
+  const { text: token } = await harness.tokens.create({ cluster: 'mallory', labels: { tier: 'dev' } })
+  const mine = { ...rangesOf(62).facts, labels: { tier: 'prod' } }
+  const { peer: mallory } = await join_(harness, 'mallory', { token, facts: mine })
+  const stream = new Publisher(harness, mallory)
+  await stream.publish([])
+  for (const labels of [{ tier: 'prod' }, {}, { tier: 'prod', 'tier.': 'dev' }]) await stream.facts({ ...mine, labels })
+  await stream.acknowledged()
+  const refused = stream.replies.flatMap((reply) => (reply.t === 'refused' ? [reply.reason] : []))
+  t.same(new Set(refused), new Set(['LabelFixedByToken', 'InvalidValue']))
+  const clusters = harness.log.list('record').flatMap(({ value: { body } }) => (body.kind === 'Cluster' ? [body] : []))
+  const selector = { matchExpressions: [{ key: 'tier', operator: 'NotIn', values: ['dev'] }] } as const
+  const policy = {
+    ...HEAD,
+    metadata: { name: 'not-dev', namespace: 'secret' },
+    spec: { from: [{ selector }] },
+  } as const
+  const rules = new AccessRules({ self: milano.cluster, clusterPolicies: [], policies: [policy], clusters })
+  t.equal(clusters.length, 2)
+  t.same(rules.offerOf('secret', 'vault').offer, [], 'neither by the wrong label nor by none')
 })
 
 await attack('access-old-offer', async (t) => {

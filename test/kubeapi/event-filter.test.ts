@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import { EVENT_WINDOW_MS, EventFilter } from '../../kubeapi/driver/event-filter.ts'
+import { EVENT_WINDOW_MS, EventFilter } from '../../kubeapi/driver/object-key.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 const event = (note: string, uid?: string): ObjectEvent => ({

@@ -9,6 +9,8 @@ t.setTimeout(290_000)
 
 t.test('faults of plain sites that lose something', { skip: netnsMissing() ?? false }, async (t) => {
   await withFaultStory(t, temporaryFolder(t), UNADDRESSED_SITES, async (story) => {
+    const { paris } = story.world
+    paris.export('web', paris.machine('gw1'))
     story.upAll()
     await story.findsNothing()
     for (const rounds of [LOST_ROUNDS, LATER_ROUNDS]) await story.run(rounds)

@@ -40,7 +40,7 @@ export const ROOMS: readonly Room[] = [
     files: [
       'agent/import/*.ts',
       'agent/{cluster,link,mirror}/plan-*.ts',
-      'agent/mirror/{import-statuses,read-world}.ts',
+      'agent/mirror/{mirror-loop,read-world}.ts',
       'agent/loop/shared-findings.ts',
     ],
   },

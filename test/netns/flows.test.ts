@@ -2,9 +2,14 @@
  * Calls of a pod and to a pod, with packets, as the kernel counts and samples them: the worker and the gateway node of
  * test/routeagent/support/datapath.ts, where the gateway node stands in for pods of paris.
  */
+import { once } from 'node:events'
 import t, { type Test } from 'tap'
+import { Conntrack } from '../../kernel/conntrack/ctnetlink.ts'
+import type { TranslatedFlow } from '../../kernel/conntrack/connection-table.ts'
 import type { FlowPage, FlowRow } from '../../model/flow-counts.ts'
 import type { KubeObject } from '../../model/objects.ts'
+import { parsePrefix } from '../../model/values/ip.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import {
   type Site,
   TALKER,
@@ -31,6 +36,7 @@ const PORTS = [
   { name: 'silent', protocol: 'TCP', port: 8082 },
   { name: 'udp', protocol: 'UDP', port: 8080 },
   { name: 'udp-closed', protocol: 'UDP', port: 8081 },
+  { name: 'udp-silent', protocol: 'UDP', port: 8082 },
 ] as const
 const OBJECTS: readonly KubeObject[] = [
   membership(),
@@ -59,8 +65,10 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
   await serving(web.spawn(process.execPath, [TALKER, 'serve', `${WEB}:80`]))
   await far.exec('nft', ['add table ip t; add chain ip t in { type filter hook input priority 0; }'])
   await far.exec('nft', ['add rule ip t in tcp dport 8082 drop'])
+  await far.exec('nft', ['add rule ip t in udp dport 8082 drop'])
   const site = startRouteAgent(t, OBJECTS, { countsCalls: true })
   await settled(site, /slot-0: 245.0.0.7/)
+  await eventually(() => site.status.notReady().length === 0, { say: 'ready' })
   await eventually(async () => (await here('nft', 'list', 'tables')).includes('ip sealane_flows'), { say: 'a table' })
   await eventually(() => page(site).problem === undefined, { say: 'calls are sampled' })
 
@@ -78,9 +86,11 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
   const isCounted = (): boolean => rowOf(site, 'far')?.total.unanswered === 1
   await eventually(isCounted, { say: 'all are counted' })
   const row = rowOf(site, 'far')
-  const { sentBytes = 0, receivedBytes = 0, ...counts } = row?.total ?? {}
+  const { sentBytes = 0, receivedBytes = 0, ended: _, timedOut = -1, ...counts } = row?.total ?? {}
   t.match(row, { way: 'out', namespace: 'shop', cluster: 'paris' })
   t.same(counts, { opened: 12, answered: 8, refused: 3, unanswered: 1 })
+  t.equal(timedOut, 0)
+  await eventually(() => (page(site), rowOf(site, 'far')?.total.ended === 11), { say: 'all but one have ended' })
   t.ok(sentBytes > 9000 && receivedBytes > 500, `${sentBytes} octets sent, ${receivedBytes} received`)
   t.equal(
     row?.times.reduce((sum, n) => sum + n),
@@ -96,16 +106,59 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
     await site.metrics.text(),
     /sealane_routeagent_calls_total\{[^}]*service="shop\/far",cluster="paris",outcome="refused"[^}]*\} 3/,
   )
+  for (const said of [
+    /sealane_routeagent_caller_calls_total\{[^}]*caller="shop",outcome="opened"[^}]*\} 14/,
+    /sealane_routeagent_caller_bytes_total\{[^}]*caller="shop",way="sent"/,
+    /sealane_routeagent_call_bytes_total\{[^}]*service="shop\/far",cluster="paris",way="sent"/,
+    /sealane_routeagent_service_connect_seconds_count\{[^}]*service="shop\/far"[^}]*\} 5/,
+    /sealane_routeagent_caller_connect_seconds_count\{[^}]*caller="shop"[^}]*\} 6/,
+  ])
+    t.match(await site.metrics.text(), said)
+
+  await timeOuts(t, site, web)
 
   await here('nft', 'delete table ip sealane_flows')
   await eventually(async () => (page(site), (await here('nft', 'list', 'tables')).includes('ip sealane_flows')), {
     say: 'the table is back',
   })
-  await to(web, 'tcp', FAR_IP, 8080, 1)
-  await eventually(() => (page(site), rowOf(site, 'far')?.total.opened === 13), { say: 'and counting goes on' })
+  // The table may be made twice, and a call between the two does not count.
+  const goesOn = async (): Promise<boolean> => {
+    await to(web, 'tcp', FAR_IP, 8080, 1)
+    page(site)
+    return (rowOf(site, 'far')?.total.opened ?? 0) >= 15
+  }
+  await eventually(goesOn, { say: 'and counting goes on' })
   site.api.put(membership('leaving'))
   await site.ended
   t.notMatch(await here('nft', 'list', 'tables'), /sealane/, 'leaving leaves nothing behind')
+}
+
+/** A connection that falls silent, and a datagram without an answer. */
+async function timeOuts(t: Test, site: Site, web: Netns): Promise<void> {
+  await here('sysctl', '-qw', 'net.netfilter.nf_conntrack_udp_timeout=3')
+  const hold = `require('node:net').connect(8080, '${FAR_IP}').on('connect', () => console.log('open'))`
+  const idle = web.spawn(process.execPath, ['-e', hold])
+  await once(idle.stdout!, 'data')
+  // An entry that was never seen does not count.
+  const runs = await site.runs('flows')
+  await eventually(async () => (page(site), (await site.runs('flows')) > runs + 3), { say: 'it has been looked up' })
+  t.strictSame(await call(web, 'udp', { address: FAR_IP, port: 8082, count: 1 }), ['timeout'])
+  // The time-out of an open connection is days; its entry goes in the same way.
+  const [table, held] = [new Conntrack({ clock: new SystemClock() }), [] as TranslatedFlow[]]
+  await table.calls({ called: parsePrefix(`${FAR_IP}/32`), state: 'answered', limit: 1000 }, (one) => held.push(one))
+  await table.forget(held)
+  const timedOut = () => page(site).lines.filter(({ outcome }) => outcome === 'timed-out')
+  await eventually(() => rowOf(site, 'far')?.total.timedOut === 2, { say: 'both are forgotten' })
+  t.match(timedOut(), [{ protocol: 'tcp', port: 8080, reason: 'CallTimedOut', to: { service: 'shop/far' } }])
+  t.equal(rowOf(site, 'far')?.total.ended, 13)
+  t.match(
+    await site.metrics.text(),
+    /sealane_routeagent_call_ends_total\{[^}]*service="shop\/far",cluster="paris",end="timed_out"[^}]*\} 2/,
+  )
+  t.match(
+    await site.metrics.text(),
+    /sealane_routeagent_caller_call_ends_total\{[^}]*caller="shop",end="timed_out"[^}]*\} 2/,
+  )
 }
 
 function sampled(t: Test, { lines }: FlowPage): void {

@@ -204,6 +204,10 @@ inPrivateNetns(t, import.meta.url, () => {
     ])
     const [call] = await list('245.0.0.0/16', 'answered')
     t.ok((call?.idleSeconds ?? Infinity) < 60, 'its packets have come of late')
+    const asked = [...(await list('245.0.0.0/16', 'answered')), ...(await list(`${SILENT}/32`, 'unanswered'))].map(
+      ({ client, server }) => ({ protocol: 'TCP', client, server }) as const,
+    )
+    t.strictSame(await stage.table.states(asked), ['answered', 'unanswered'])
     t.strictSame(await list('245.0.0.0/16', 'unanswered'), [])
     t.strictSame(await list(`${SILENT}/32`, 'answered'), [])
     t.strictSame(await list('fd42::/64', 'unanswered'), [], 'nor is there any of the other family')

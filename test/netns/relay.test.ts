@@ -254,11 +254,13 @@ t.test('a link by a relay', { skip }, async (t) => {
       callers.push(new Printing(link.ns, 'relay-end-program.ts', caller))
     }
     for (const caller of callers)
-      await eventually(() => caller.last?.['is'] === 'bound' && caller.last['isFarBound'] === true, {
+      await eventually(() => caller.last?.['is'] === 'bound' && caller.last['far'] !== undefined, {
         say: 'an end is bound',
       })
     t.match(callers[0]?.last?.['seen'], /^198\.51\.100\.1:/, 'where its NAT has it')
     t.match(callers[1]?.last?.['seen'], /^198\.51\.101\.1:/)
+    for (const [i, caller] of callers.entries())
+      t.equal(caller.last?.['far'], callers[1 - i]?.last?.['seen'], 'and where the other one has it')
 
     for (const [i, link] of links.entries())
       await link.ns.exec('wg', ['set', link.device, 'peer', link.farKey, 'endpoint', String(callers[i]?.last?.['at'])])

@@ -16,7 +16,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs'
-import { join, relative } from 'node:path'
+import { extname, join, relative } from 'node:path'
 import { compileProgram } from '../../scripts/compile-product.ts'
 import { PRODUCT, ROOT } from './source-tree.ts'
 
@@ -126,13 +126,16 @@ export async function buildProduct(): Promise<void> {
   if (status !== 0) throw new Error(`the product does not compile:\n${errors}`)
 }
 
+/** The page of the console has a style, a document and an icon beside its scripts. */
+const BUILT_FROM: ReadonlySet<string> = new Set(['.ts', '.css', '.html', '.svg'])
+
 /** Whether dist/ is up to date by the rule of bin/sealane. */
 function isBuilt(): boolean {
   const built = statSync(join(ROOT, 'dist/built'), { throwIfNoEntry: false })
   if (built === undefined) return false
   const sources = PRODUCT.flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((name) => name.endsWith('.ts'))
+      .filter((name) => BUILT_FROM.has(extname(name)))
       .map((name) => join(folder, name)),
   )
   return ['package-lock.json', ...sources].every((path) => statSync(join(ROOT, path)).mtimeMs <= built.mtimeMs)

@@ -1,13 +1,21 @@
 /** Where the console has its facts from: a cluster, a site, or a file. It reads what `status` and `show traffic` read. */
-import type { Answer, ConsoleFacts, FlowsFacts, SharesFacts } from '../../../compose/console/console.ts'
-import type { PathFrom, PathSide, PathTo } from '../../../explain/path/path.ts'
+import type {
+  Answer,
+  ConsoleFacts,
+  ConsoleSource,
+  ContextSource,
+  FlowsFacts,
+  PathEnds,
+  SharesFacts,
+} from '../../../compose/console/console.ts'
+import type { PathSide } from '../../../explain/path/path.ts'
 import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { KIND_PLACES } from '../../../kubeapi/kube/kube.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../../model/model.ts'
 import { type RawObject, slimObject } from '../../../model/schemas/schemas.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
-import { type CommandContext, type KubeTarget, withinTime } from '../../context/context.ts'
+import { type CommandContext, type KubeTarget, shellWord, targetFlags, withinTime } from '../../context/context.ts'
 import type { DeniedRow } from '../access/read-denied.ts'
 import { flowsOfNodes } from '../flows/flows-of-nodes.ts'
 import { flowLines, topRows } from '../flows/plan-flows.ts'
@@ -15,18 +23,8 @@ import type { NodeFlows } from '../flows/read-flows.ts'
 import { type OpenedMember, openMember } from '../open-member.ts'
 import { gatherPath } from '../path/gather-path.ts'
 
-/** As the console takes it. */
-export interface ConsoleSource {
-  /** `isSeen`: a page is open. */
-  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
-  readonly everyMs: number | undefined
-  readonly pathSide: (ends: PathEnds, signal: AbortSignal) => Promise<PathSide>
-}
-
-interface PathEnds {
-  readonly from: PathFrom
-  readonly to: PathTo
-}
+/** As the console takes it. All of these explain calls. */
+export type MemberSource = ConsoleSource & Required<Pick<ConsoleSource, 'pathSide'>>
 
 export interface FactsInit {
   readonly everyMs: number
@@ -58,7 +56,7 @@ const OLD_MS = 60_000
 const NO_PAGE = 'Calls are read while a page is open.'
 
 /** The facts never change. */
-export function bundleSource(facts: unknown, flags: string): ConsoleSource {
+export function bundleSource(facts: unknown, flags: string): MemberSource {
   const shares = { t: 'none', why: 'A file of facts has no rules of policies, and so no shares.' } as const
   const denied = { t: 'none', why: 'A file of facts has no refused packets.' } as const
   const flows = { t: 'none', why: 'A file of facts has no calls.' } as const
@@ -71,7 +69,7 @@ export function siteSource(
   site: string,
   { flags, denied, flows, ...init }: FactsInit & Flags & SitePages,
   context: CommandContext,
-): ConsoleSource {
+): MemberSource {
   const { pages, timeoutMs, everyMs, clock } = init
   const target = { kube: undefined, site, pages, timeoutMs, quick: true }
   const facts = (signal: AbortSignal, isSeen = false): Promise<ConsoleFacts> => {
@@ -96,7 +94,7 @@ export function withKubeSource(
   kube: KubeTarget,
   { flags, pages, timeoutMs, everyMs, clock }: FactsInit & Flags,
   context: CommandContext,
-  work: (source: ConsoleSource) => Promise<void>,
+  work: (source: MemberSource) => Promise<void>,
 ): Promise<void> {
   const target = { kube, site: '', pages, timeoutMs, quick: true }
   return openMember(target, context, (gather, opened) => {
@@ -126,6 +124,21 @@ export function withKubeSource(
       }
     }
     return work({ facts, everyMs, pathSide })
+  })
+}
+
+/** One source for each context, each of which is opened on its own and opened again after it failed. */
+export function contextSources(
+  contexts: readonly (KubeTarget & { readonly context: string })[],
+  init: FactsInit,
+  context: CommandContext,
+): readonly ContextSource[] {
+  return contexts.map((kube) => {
+    const flags = targetFlags(kube)
+    return {
+      ...{ context: kube.context, flags, toFlag: `--to-context ${shellWord(kube.context)}`, everyMs: init.everyMs },
+      withSource: (work, signal) => withKubeSource(kube, { ...init, flags }, { ...context, signal }, work),
+    }
   })
 }
 

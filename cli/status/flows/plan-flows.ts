@@ -12,7 +12,7 @@ import type { NodeFlows } from './read-flows.ts'
 
 export const FLOW_GROUPS = ['services', 'clusters', 'callers'] as const
 export type FlowGroup = (typeof FLOW_GROUPS)[number]
-export const FLOW_ORDERS = ['calls', 'refused', 'unanswered', 'bytes', 'p99', 'name'] as const
+export const FLOW_ORDERS = ['calls', 'refused', 'unanswered', 'timed-out', 'bytes', 'p99', 'name'] as const
 export type FlowOrder = (typeof FLOW_ORDERS)[number]
 
 export interface TopRow {
@@ -89,6 +89,7 @@ const WEIGHTS: Readonly<Record<FlowOrder, (row: TopRow) => number>> = {
   calls: ({ callsPerSecond }) => callsPerSecond,
   refused: ({ recent }) => recent.refused,
   unanswered: ({ recent }) => recent.unanswered,
+  'timed-out': ({ recent: { ended, timedOut } }) => timedOut / Math.max(1, ended),
   bytes: ({ bytesPerSecond }) => bytesPerSecond,
   p99: ({ p99Ms = 0 }) => p99Ms,
   name: () => 0,

@@ -6,7 +6,7 @@ import {
   type FlowPage,
   type FlowRow,
   MAX_FLOW_ROWS,
-  isFlowCounts,
+  readFlowCounts,
   isTimes,
 } from '../../../model/model.ts'
 import { UserError } from '../../../runtime/runtime.ts'
@@ -51,9 +51,9 @@ export function readFlows(text: string): NodeFlows {
 
 function rowOf(value: unknown): FlowRow | undefined {
   const { way, namespace, service, cluster, total, recent, times } = fieldsOf(value)
-  if ((way !== 'in' && way !== 'out') || !isFlowCounts(total) || !isFlowCounts(recent) || !isTimes(times))
-    return undefined
-  return { way, ...names({ namespace, service, cluster }), total, recent, times }
+  const [all, late] = [readFlowCounts(total), readFlowCounts(recent)]
+  if ((way !== 'in' && way !== 'out') || all === undefined || late === undefined || !isTimes(times)) return undefined
+  return { way, ...names({ namespace, service, cluster }), total: all, recent: late, times }
 }
 
 function lineOf(value: unknown): FlowLine | undefined {

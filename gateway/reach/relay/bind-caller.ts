@@ -6,8 +6,16 @@
  *     ▲ └──────refused, wrong port─────┘ │
  *     └──────── refused, after a pause ──┘
  */
-import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
-import { type BindAnswer, NO_COOKIE, type Refusal, decodeAnswer, encodeQuestion, namedQuestion } from './bind-frame.ts'
+import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import {
+  type BindAnswer,
+  NO_COOKIE,
+  type NatMapping,
+  type Refusal,
+  decodeAnswer,
+  encodeQuestion,
+  namedQuestion,
+} from './bind-frame.ts'
 
 export interface BindCallerInit {
   /** endId() of this end and of the far one. */
@@ -17,6 +25,15 @@ export interface BindCallerInit {
   readonly key: Buffer
   /** Where the relay takes questions about new pairs. */
   readonly relay: AddressPort
+}
+
+/** The far end as the relay sees it. */
+export interface FarEndSeen {
+  readonly at: AddressPort
+  /** What the far end knows of the NAT in front of it. */
+  readonly mapping: NatMapping
+  /** Since when both ends are bound where they are now, in milliseconds of the monotonic clock. */
+  readonly sharedSinceMs: number
 }
 
 export type CallerState =
@@ -30,7 +47,8 @@ export type CallerState =
       readonly at: AddressPort
       /** Where the relay sees this end. */
       readonly seen: AddressPort
-      readonly isFarBound: boolean
+      /** Undefined: the far end is not bound. */
+      readonly far: FarEndSeen | undefined
       readonly untilMs: number
     }
   | { readonly is: 'refused'; readonly why: Refusal; readonly untilMs: number }
@@ -40,8 +58,9 @@ const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 4000
 /** How often a binding is renewed. Three questions may get lost before it ends. NATs forget after 30 s or more. */
 const RENEW_MS = 8000
-/** While the far end is not bound, so that its binding is seen soon. */
+/** While the far end is not bound, or has just been, so that what is known of it is seen soon. */
 const RENEW_SOON_MS = 1000
+const JUST_SHARED_MS = 2000
 const REFUSED_MS = 10_000
 /** So many questions without an answer, and the relay is asked again for the port: it may have been started again. */
 const UNANSWERED = 4
@@ -75,7 +94,11 @@ export class BindCaller {
    * The question to send now; undefined if none is due. `wallMs` is the time of day: counters begin there, so that those
    * of an earlier run of this process are smaller. A clock that went back costs one question.
    */
-  next(monotonicMs: number, wallMs: number): { readonly bytes: Buffer; readonly to: AddressPort } | undefined {
+  next(
+    monotonicMs: number,
+    wallMs: number,
+    mapping: NatMapping = 'unknown',
+  ): { readonly bytes: Buffer; readonly to: AddressPort } | undefined {
     const state = this.#state
     const isOver = (state.is === 'bound' || state.is === 'refused') && monotonicMs >= state.untilMs
     const isSilent = state.is !== 'asking' && this.#unanswered >= UNANSWERED && monotonicMs >= this.#dueMs
@@ -86,7 +109,7 @@ export class BindCaller {
     this.#dueMs = monotonicMs + this.#waitMs
     this.#waitMs = Math.min(LONGEST_WAIT_MS, 2 * this.#waitMs)
     const { from, to, key, relay } = this.#init
-    const bytes = encodeQuestion({ from, to, counter: this.#counter, cookie: this.#cookie }, key)
+    const bytes = encodeQuestion({ from, to, counter: this.#counter, cookie: this.#cookie, mapping }, key)
     return { bytes, to: { address: relay.address, port: this.#port } }
   }
 
@@ -119,14 +142,16 @@ export class BindCaller {
         if (this.#state.is === 'asking') this.#enter({ is: 'binding', port: answer.port }, nowMs)
         return
       case 'bound': {
-        const { port, seen, isFarBound, lifeMs, cookie } = answer
+        const { port, seen, far, lifeMs, cookie } = answer
         if (port !== this.#port) return
         this.#cookie = cookie
         const at = { address: this.#init.relay.address, port }
-        this.#state = { is: 'bound', port, at, seen, isFarBound, untilMs: nowMs + lifeMs }
+        const farSeen = far && { at: far.at, mapping: far.mapping, sharedSinceMs: nowMs - far.sharedMs }
+        this.#state = { is: 'bound', port, at, seen, far: farSeen, untilMs: nowMs + lifeMs }
         this.#waitMs = FIRST_WAIT_MS
         this.#atOnce = 0
-        this.#dueMs = nowMs + (isFarBound ? Math.min(RENEW_MS, lifeMs / 3) : RENEW_SOON_MS)
+        const isSoon = far === undefined || far.sharedMs < JUST_SHARED_MS
+        this.#dueMs = nowMs + (isSoon ? RENEW_SOON_MS : Math.min(RENEW_MS, lifeMs / 3))
         return
       }
       case 'refused':
@@ -176,6 +201,7 @@ export class BindCaller {
 /** What a change of state is, for those who look at it: not the time that is left. */
 function summary(state: CallerState): unknown {
   if (state.is !== 'bound') return { ...state, untilMs: 0 }
-  const [seen, at] = [String(state.seen.address.value), String(state.at.address.value)]
-  return { ...state, at, seen: `${seen}:${state.seen.port}`, untilMs: 0 }
+  const { at, seen, far } = state
+  const farText = far === undefined ? '' : `${formatAddressPort(far.at)} ${far.mapping}`
+  return { ...state, at: formatAddressPort(at), seen: formatAddressPort(seen), far: farText, untilMs: 0 }
 }

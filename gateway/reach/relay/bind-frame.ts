@@ -2,35 +2,45 @@
  * The messages between an end of a link and a relay. Each travels beside the packets that it is about: from the port of
  * the end's own cable, so that both share one mapping of every NAT on the path, to a port of the relay.
  *
- *   question (88 octets):  0 magic "SLR1" │ 4 type │ 5 zero, 3 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
+ *   question (88 octets):  0 magic "SLR1" │ 4 type │ 5 mapping │ 6 zero, 2 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
  *                         32 cookie, 16 │ 48 zero, 24 │ 72 MAC, 16
- *   answer (80 octets):    0 magic "SLR1" │ 4 type │ 5 code │ 6 port, 2 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
- *                         32 body, 32 │ 64 MAC, 16
+ *   answer (88 octets):    0 magic "SLR1" │ 4 type │ 5 code │ 6 port, 2 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
+ *                         32 body, 40 │ 72 MAC, 16
  *
  * Numbers are in network order. `from` and `to` are endId() of the two ends: `from` is the end that calls, also in the
  * answer. The MAC is HMAC-SHA256, truncated, by a key that only this end and this relay know (bindKey()), over all
- * octets before it. An answer is shorter than its question, so that a relay never sends more than it receives.
+ * octets before it. An answer is as long as its question, so that a relay never sends more than it receives.
  *
- *   body of a challenge:  cookie, 16 │ zero, 16
- *   body of bound:        next cookie, 16 │ address at which the end is seen, 4 │ its port, 2 │ far end bound, 1
- *                         zero, 1 │ lifetime in ms, 4 │ zero, 4
- *   body of refused:      newest counter that the relay has accepted, 8 │ zero, 24
+ *   body of a challenge:  cookie, 16 │ zero, 24
+ *   body of bound:        next cookie, 16 │ place at which the end is seen, 6 │ place of the far end, 6
+ *                         lifetime in ms, 4 │ time for which both have been bound, in ms, 4
+ *                         mapping of the far end, 1 │ zero, 3
+ *   body of refused:      newest counter that the relay has accepted, 8 │ zero, 32
  *
- * The seen address and port are XORed with the magic, as in STUN (RFC 8489 section 14.2): some NATs rewrite what looks
- * like an address of theirs. The magic is not the first word of a WireGuard message (types 1 to 4, little-endian), so
+ * A place is an address, 4, and a port, 2; both are zero if the far end is not bound. They are XORed with the magic, as
+ * in STUN (RFC 8489 section 14.2): some NATs rewrite what looks like an address of theirs. The mapping (MAPPINGS) is the
+ * word of the end itself, which the relay only hands on. The magic is not the first word of a WireGuard message (types 1 to 4, little-endian), so
  * nft tells these messages from the packets of a cable by their first word.
  */
 import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
 import type { AddressPort } from '../../../model/addresses/addresses.ts'
 
 export const QUESTION_BYTES = 88
-export const ANSWER_BYTES = 80
+export const ANSWER_BYTES = 88
 /** The first word of each message. */
 export const BIND_MAGIC = 0x534c5231
 export const COOKIE_BYTES = 16
 export const NO_COOKIE: Buffer = Buffer.alloc(COOKIE_BYTES)
-const MAC_BYTES = 16
+export const MAC_BYTES = 16
 const ID_BYTES = 8
+
+/**
+ * What the NAT in front of an end does, as far as it knows (RFC 4787 section 4.1). Endpoint-independent: all
+ * destinations see it at one place, also where there is no NAT. Address-dependent: each sees another one. The order is
+ * that of the codes on the wire.
+ */
+export const MAPPINGS = ['unknown', 'endpointIndependent', 'addressDependent'] as const
+export type NatMapping = (typeof MAPPINGS)[number]
 
 /** Asks to bind the address and port from which it was sent. */
 export interface BindQuestion {
@@ -42,6 +52,16 @@ export interface BindQuestion {
   readonly counter: number
   /** From the last challenge of this relay; NO_COOKIE before the first. */
   readonly cookie: Buffer
+  /** What the end knows of the NAT in front of it. */
+  readonly mapping: NatMapping
+}
+
+/** The far end as the relay sees it. */
+export interface SeenFarEnd {
+  readonly at: AddressPort
+  readonly mapping: NatMapping
+  /** For how long both ends have been bound where they are now. So both ends know at which times both of them try. */
+  readonly sharedMs: number
 }
 
 /** Why a relay refuses an end that has answered a challenge. The order is that of the codes on the wire. */
@@ -64,7 +84,8 @@ export type BindAnswer = AnswerOf &
         readonly type: 'bound'
         readonly port: number
         readonly seen: AddressPort
-        readonly isFarBound: boolean
+        /** Absent: it is not bound. */
+        readonly far?: SeenFarEnd
         readonly lifeMs: number
         /** For the next question: the old one ends with the relay's secret. */
         readonly cookie: Buffer
@@ -98,7 +119,7 @@ export function bindKey({ secret, clusterset, relay, end }: BindKeyInit): Buffer
 }
 
 /** So that no two lists of texts have the same octets. */
-function lengthPrefixed(...texts: readonly string[]): Buffer {
+export function lengthPrefixed(...texts: readonly string[]): Buffer {
   const parts = texts.flatMap((text) => {
     const bytes = Buffer.from(text)
     const length = Buffer.alloc(2)
@@ -108,9 +129,10 @@ function lengthPrefixed(...texts: readonly string[]): Buffer {
   return Buffer.concat(parts)
 }
 
-export function encodeQuestion({ from, to, counter, cookie }: BindQuestion, key: Buffer): Buffer {
+export function encodeQuestion({ from, to, counter, cookie, mapping }: BindQuestion, key: Buffer): Buffer {
   const bytes = Buffer.alloc(QUESTION_BYTES)
   writeHead(bytes, 'question', { from, to, counter })
+  bytes.writeUInt8(MAPPINGS.indexOf(mapping), 5)
   cookie.copy(bytes, 32)
   return withMac(bytes, key)
 }
@@ -127,9 +149,10 @@ export function namedEnds(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> | un
 export function decodeQuestion(bytes: Buffer, key: Buffer): BindQuestion | undefined {
   if (!isOfType(bytes, QUESTION_BYTES, TYPES.question) || !hasMac(bytes, key)) return undefined
   const counter = counterAt(bytes, 24)
-  if (counter === undefined || bytes.readUIntBE(5, 3) !== 0 || bytes.subarray(48, 72).some((octet) => octet !== 0))
-    return undefined
-  return { ...endsOf(bytes), counter, cookie: cookieAt(bytes) }
+  const mapping = MAPPINGS[bytes.readUInt8(5)]
+  const isPadded = bytes.readUInt16BE(6) === 0 && bytes.subarray(48, 72).every((octet) => octet === 0)
+  if (counter === undefined || mapping === undefined || !isPadded) return undefined
+  return { ...endsOf(bytes), counter, cookie: cookieAt(bytes), mapping }
 }
 
 export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
@@ -144,10 +167,12 @@ export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
       break
     case 'bound':
       answer.cookie.copy(bytes, 32)
-      bytes.writeUInt32BE((Number(answer.seen.address.value) ^ BIND_MAGIC) >>> 0, 48)
-      bytes.writeUInt16BE(answer.seen.port ^ (BIND_MAGIC >>> 16), 52)
-      bytes.writeUInt8(answer.isFarBound ? 1 : 0, 54)
-      bytes.writeUInt32BE(answer.lifeMs, 56)
+      writePlace(bytes, answer.seen, 48)
+      bytes.writeUInt32BE(answer.lifeMs, 60)
+      if (answer.far === undefined) break
+      writePlace(bytes, answer.far.at, 54)
+      bytes.writeUInt32BE(Math.min(answer.far.sharedMs, 0xffffffff), 64)
+      bytes.writeUInt8(MAPPINGS.indexOf(answer.far.mapping), 68)
       break
     case 'refused':
       bytes.writeUInt8(REFUSALS.indexOf(answer.why), 5)
@@ -176,11 +201,10 @@ export function decodeAnswer(bytes: Buffer, key: Buffer): BindAnswer | undefined
     case TYPES.assigned:
       return port === 0 ? undefined : { ...head, type: 'assigned', port }
     case TYPES.bound: {
-      const value = BigInt((bytes.readUInt32BE(48) ^ BIND_MAGIC) >>> 0)
-      const seen = { address: { family: 4, value }, port: bytes.readUInt16BE(52) ^ (BIND_MAGIC >>> 16) } as const
-      const [isFarBound, lifeMs] = [bytes.readUInt8(54) === 1, bytes.readUInt32BE(56)]
-      if (port === 0 || seen.port === 0 || lifeMs === 0) return undefined
-      return { ...head, type: 'bound', port, seen, isFarBound, lifeMs, cookie: cookieAt(bytes) }
+      const [seen, lifeMs] = [placeAt(bytes, 48), bytes.readUInt32BE(60)]
+      const far = farEndAt(bytes)
+      if (port === 0 || seen === undefined || lifeMs === 0) return undefined
+      return { ...head, type: 'bound', port, seen, ...(far && { far }), lifeMs, cookie: cookieAt(bytes) }
     }
     case TYPES.refused: {
       const why = REFUSALS[bytes.readUInt8(5)]
@@ -190,6 +214,25 @@ export function decodeAnswer(bytes: Buffer, key: Buffer): BindAnswer | undefined
     default:
       return undefined
   }
+}
+
+/** Writes 6 octets. */
+export function writePlace(bytes: Buffer, { address, port }: AddressPort, offset: number): void {
+  bytes.writeUInt32BE((Number(address.value) ^ BIND_MAGIC) >>> 0, offset)
+  bytes.writeUInt16BE(port ^ (BIND_MAGIC >>> 16), offset + 4)
+}
+
+/** Undefined for octets that are all zero, and for a port that nothing can have. */
+export function placeAt(bytes: Buffer, offset: number): AddressPort | undefined {
+  if (bytes.readUIntBE(offset, 6) === 0) return undefined
+  const value = BigInt((bytes.readUInt32BE(offset) ^ BIND_MAGIC) >>> 0)
+  const port = bytes.readUInt16BE(offset + 4) ^ (BIND_MAGIC >>> 16)
+  return port === 0 ? undefined : { address: { family: 4, value }, port }
+}
+
+function farEndAt(bytes: Buffer): SeenFarEnd | undefined {
+  const [at, mapping] = [placeAt(bytes, 54), MAPPINGS[bytes.readUInt8(68)]]
+  return at === undefined ? undefined : { at, mapping: mapping ?? 'unknown', sharedMs: bytes.readUInt32BE(64) }
 }
 
 function writeHead(bytes: Buffer, type: keyof typeof TYPES, { from, to, counter }: AnswerOf): void {
@@ -204,7 +247,8 @@ function isOfType(bytes: Buffer, length: number, type: number): boolean {
   return bytes.length === length && bytes.readUInt32BE(0) === BIND_MAGIC && bytes.readUInt8(4) === type
 }
 
-function endsOf(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> {
+/** The names of the two ends in octets that are long enough. */
+export function endsOf(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> {
   return { from: bytes.toString('hex', 8, 16), to: bytes.toString('hex', 16, 24) }
 }
 
@@ -214,17 +258,18 @@ function cookieAt(bytes: Buffer): Buffer {
 }
 
 /** Undefined for a number that is not exact as a JavaScript number. */
-function counterAt(bytes: Buffer, offset: number): number | undefined {
+export function counterAt(bytes: Buffer, offset: number): number | undefined {
   const value = bytes.readBigUInt64BE(offset)
   return value <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : undefined
 }
 
-function withMac(bytes: Buffer, key: Buffer): Buffer {
+/** Writes the MAC over all octets before it, and returns the same buffer. */
+export function withMac(bytes: Buffer, key: Buffer): Buffer {
   macOf(bytes, key).copy(bytes, bytes.length - MAC_BYTES)
   return bytes
 }
 
-function hasMac(bytes: Buffer, key: Buffer): boolean {
+export function hasMac(bytes: Buffer, key: Buffer): boolean {
   return timingSafeEqual(macOf(bytes, key), bytes.subarray(bytes.length - MAC_BYTES))
 }
 

@@ -31,6 +31,7 @@ import {
   type BindAnswer,
   type BindQuestion,
   COOKIE_BYTES,
+  type NatMapping,
   NO_COOKIE,
   type Refusal,
   bindKey,
@@ -166,6 +167,8 @@ interface Side {
   state: SideState
   /** The greatest counter that has bound this side. */
   newest: number
+  /** What the end said last about the NAT in front of it. */
+  mapping: NatMapping
 }
 
 interface Pair {
@@ -176,6 +179,8 @@ interface Pair {
   readonly generation: string
   /** When packets passed last, or when the pair got its ports. */
   usedMs: number
+  /** Since when both sides are bound where they are now. */
+  sharedSinceMs: number
 }
 
 export class Bindings {
@@ -334,8 +339,11 @@ export class Bindings {
     if (isMoved && otherAt !== undefined && this.#isTaken(at, otherAt, pair, nowMs)) return refused('sameAddress', side)
     side.newest = question.counter
     side.state = { is: 'bound', at, untilMs: nowMs + BIND_LIFE_MS }
-    const isFarBound = otherAt !== undefined
-    const bound = { type: 'bound', port, seen: at, isFarBound, lifeMs: BIND_LIFE_MS, cookie } as const
+    side.mapping = question.mapping
+    if (isMoved) pair.sharedSinceMs = nowMs
+    const sharedMs = Math.floor(nowMs - pair.sharedSinceMs)
+    const seenFar = otherAt === undefined ? {} : { far: { at: otherAt, mapping: other.mapping, sharedMs } }
+    const bound = { type: 'bound', port, seen: at, ...seenFar, lifeMs: BIND_LIFE_MS, cookie } as const
     return { ...answered({ ...echo(question), ...bound }, key), isChanged: isMoved }
   }
 
@@ -411,12 +419,17 @@ export class Bindings {
     if (this.#isMemberFull(a)) return 'memberFull'
     const ports = this.#freePorts()
     if (ports === undefined) return 'full'
-    const side = (end: KnownEnd, port: number): Side => ({ end, port, state: { is: 'assigned' }, newest: 0 })
+    const side = (end: KnownEnd, port: number): Side => ({
+      ...{ end, port, newest: 0 },
+      state: { is: 'assigned' },
+      mapping: 'unknown',
+    })
     const pair: Pair = {
       key: pairKey(a.id, b.id),
       sides: [side(a, ports[0]), side(b, ports[1])],
       generation: this.#init.randomBytes(8).toString('hex'),
       usedMs: nowMs,
+      sharedSinceMs: nowMs,
     }
     this.#pairs.set(pair.key, pair)
     for (const { member } of [a, b]) if (!this.#numbers.has(member)) this.#numbers.set(member, this.#numbers.size + 1)

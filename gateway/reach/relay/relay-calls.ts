@@ -10,10 +10,12 @@ import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
-import { bindKey, endId, namedQuestion } from './bind-frame.ts'
+import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
+import { namedProbe, probeKey } from './punch-frame.ts'
+import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping } from './punch.ts'
 
 export interface RelayCallsDeps {
   /** Of family ip. */
@@ -44,6 +46,29 @@ interface Call {
   idleSinceMs: number | undefined
 }
 
+/** The search for a place at which the far end of one link can be called without a relay. */
+interface LinkPunch {
+  readonly key: string
+  readonly remoteLane: number
+  /** endId() of this end and of the far one. */
+  readonly from: string
+  readonly to: string
+  readonly punch: Punch
+}
+
+export interface WantedInit {
+  readonly own: OwnEnd | undefined
+  /** Ports of the lane devices, by remote lane. */
+  readonly ports: ReadonlyMap<number, number>
+  /** Where the far ends of links say that they can be called, by linkKey(). Absent: nowhere. */
+  readonly places?: ReadonlyMap<string, readonly AddressPort[]>
+  /** Whether a probe may go to a place. Absent: to none. */
+  readonly mayProbe?: (at: AddressPort) => boolean
+}
+
+/** Why the packets of a relayed link do not go without the relay. Searching: it is not known yet. */
+export type WhyRelayed = 'searching' | 'bothDependent' | 'unanswered'
+
 /** A relay at which not both ends are bound after this time makes room for another one. */
 export const IDLE_RELAY_MS = 5000
 /** One that was of no use is not chosen before others for so long. */
@@ -60,6 +85,10 @@ export class RelayCalls {
   #byEnds: ReadonlyMap<string, readonly Call[]> = new Map()
   /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
   readonly #useless = new Map<string, number>()
+  readonly #budget = new ProbeBudget()
+  #punches: ReadonlyMap<string, LinkPunch> = new Map()
+  #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
+  #mayProbe: (at: AddressPort) => boolean = () => false
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
 
@@ -70,14 +99,16 @@ export class RelayCalls {
   }
 
   /**
-   * Takes all bindings that are wanted, and the ports of the lane devices by remote lane. A binding that was wanted
-   * before goes on. Throws KernelError.
+   * Takes all bindings that are wanted, and what belongs to them. A binding that was wanted before goes on. Throws
+   * KernelError.
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports }: { readonly own: OwnEnd | undefined; readonly ports: ReadonlyMap<number, number> },
+    { own, ports, places = new Map(), mayProbe = () => false }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
+    this.#places = places
+    this.#mayProbe = mayProbe
     const calls = new Map<string, Call>()
     for (const want of own === undefined ? [] : wants) {
       const name = [own?.identity, callName(want.key, want.relay), want.identity].join('|')
@@ -93,6 +124,7 @@ export class RelayCalls {
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
     this.#byEnds = Map.groupBy(calls.values(), endsName)
+    this.#keepPunches(own)
     const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
@@ -107,17 +139,58 @@ export class RelayCalls {
     const { clock, onChange } = this.#deps
     const nowMs = clock.monotonic()
     let changed = false
+    const mapping = this.mapping()
     for (const call of this.#calls.values()) {
       const { caller, want } = call
       const wasBound = isBound(caller)
-      const question = caller.next(nowMs, clock.now())
+      const question = caller.next(nowMs, clock.now(), mapping)
       changed ||= wasBound && !isBound(caller)
       this.#look(call, nowMs)
       if (question === undefined) continue
       this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
     }
+    let dueMs = Infinity
+    for (const one of this.#punches.values()) {
+      one.punch.know(this.#factsOf(one, mapping))
+      this.#sendPackets(one.remoteLane, one.punch.next(nowMs, clock.now()))
+      dueMs = Math.min(dueMs, one.punch.dueMs(nowMs))
+    }
     if (changed) onChange()
-    return Math.min(...[...this.#calls.values()].map(({ caller }) => caller.dueMs), Infinity)
+    return Math.min(dueMs, ...[...this.#calls.values()].map(({ caller }) => caller.dueMs))
+  }
+
+  /** What the relays show of the NAT in front of this node. */
+  mapping(): NatMapping {
+    return observedMapping(
+      [...this.#calls.values()].flatMap(({ want, caller: { state } }) => {
+        if (state.is !== 'bound') return []
+        return [{ lane: want.remoteLane, relay: want.relay.address, seen: state.seen }]
+      }),
+    )
+  }
+
+  /** Where far ends can be called without a relay, by linkKey(). */
+  punched(): ReadonlyMap<string, AddressPort> {
+    return new Map(
+      [...this.#punches.values()].flatMap(({ key, punch: { place } }) =>
+        place === undefined ? [] : [[key, place] as const],
+      ),
+    )
+  }
+
+  /** Why packets of the link go through a relay. */
+  whyRelayed(key: string): WhyRelayed {
+    const one = [...this.#punches.values()].find((punch) => punch.key === key)
+    if (one === undefined) return 'searching'
+    const { far, own } = this.#factsOf(one, this.mapping())
+    if (isHopeless(own, far)) return 'bothDependent'
+    return one.punch.hasFailed ? 'unanswered' : 'searching'
+  }
+
+  /** The link does not work at the place that punched() gives. */
+  lost(key: string): void {
+    const nowMs = this.#deps.clock.monotonic()
+    for (const one of this.#punches.values()) if (one.key === key) one.punch.lost(nowMs)
   }
 
   /** Where packets get to far ends, by linkKey(), in the order in which the bindings were wanted. */
@@ -125,7 +198,7 @@ export class RelayCalls {
     const places = new Map<string, RelayPlace[]>()
     for (const { want, caller } of this.#calls.values()) {
       const { state } = caller
-      if (state.is !== 'bound' || !state.isFarBound) continue
+      if (state.is !== 'bound' || state.far === undefined) continue
       places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at }])
     }
     return places
@@ -166,8 +239,44 @@ export class RelayCalls {
 
   #look(call: Call, nowMs: number): void {
     const { state } = call.caller
-    const isOfUse = state.is === 'bound' && state.isFarBound
+    const isOfUse = state.is === 'bound' && state.far !== undefined
     call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
+  }
+
+  /** One for each link with a binding, whatever its relays are. */
+  #keepPunches(own: OwnEnd | undefined): void {
+    const punches = new Map<string, LinkPunch>()
+    for (const { want, from, to } of this.#calls.values()) {
+      const name = [want.key, from, to].join('|')
+      if (punches.has(name)) continue
+      const known = this.#punches.get(name) ?? this.#newPunch(want, { from, to }, own)
+      if (known !== undefined) punches.set(name, known)
+    }
+    this.#punches = punches
+  }
+
+  #newPunch(want: RelayWant, ends: { readonly from: string; readonly to: string }, own: OwnEnd | undefined) {
+    const secret = own?.agree(want.identity)
+    if (own === undefined || secret === undefined) return undefined
+    const key = probeKey({ secret, clusterset: own.clusterset, identities: [own.identity, want.identity] })
+    const mayProbe = (at: AddressPort): boolean => this.#mayProbe(at)
+    const punch = new Punch({ own: ends.from, far: ends.to, key, budget: this.#budget, mayProbe })
+    return { key: want.key, remoteLane: want.remoteLane, ...ends, punch }
+  }
+
+  #factsOf({ key, from, to }: LinkPunch, own: NatMapping): Parameters<Punch['know']>[0] {
+    const seen = (this.#byEnds.get(endsName({ from, to })) ?? []).flatMap(({ want, caller: { state } }) => {
+      return want.key === key && state.is === 'bound' && state.far !== undefined ? [state.far] : []
+    })
+    const places = [...(this.#places.get(key) ?? []), ...seen.map(({ at }) => at)]
+    const far = seen.find(({ mapping }) => mapping !== 'unknown')?.mapping ?? 'unknown'
+    // Both ends know the same bindings, in whatever order they made them.
+    const sharedSinceMs = seen.length === 0 ? undefined : Math.min(...seen.map((one) => one.sharedSinceMs))
+    return { places, own, far, sharedSinceMs }
+  }
+
+  #sendPackets(lane: number, packets: readonly PunchPacket[]): void {
+    for (const { bytes, to } of packets) this.#sockets.get(lane)?.send(bytes, formatAddress(to.address), to.port)
   }
 
   #keepSockets(lanes: ReadonlySet<number>): void {
@@ -193,6 +302,7 @@ export class RelayCalls {
   }
 
   #take(lane: number, bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    if (this.#takeProbe(lane, bytes, from)) return
     const named = namedQuestion(bytes)
     const calls = named === undefined ? [] : (this.#byEnds.get(endsName(named)) ?? [])
     if (calls.length === 0) return
@@ -208,6 +318,25 @@ export class RelayCalls {
     }
     if (isChanged) this.#deps.onChange()
     if (isDue) this.#deps.onDue()
+  }
+
+  /** Returns whether the octets have the form of a probe. */
+  #takeProbe(lane: number, bytes: Buffer, from: { readonly address: string; readonly port: number }): boolean {
+    const named = namedProbe(bytes)
+    if (named === undefined) return false
+    const { clock, onChange, onDue } = this.#deps
+    const at = { address: parseAddress(from.address), port: from.port }
+    const now = { nowMs: clock.monotonic(), wallMs: clock.now() }
+    for (const one of this.#punches.values()) {
+      const isOf = (named.from === one.from && named.to === one.to) || (named.from === one.to && named.to === one.from)
+      if (!isOf || one.remoteLane !== lane) continue
+      const dueMs = one.punch.dueMs(now.nowMs)
+      const { packets, isChanged } = one.punch.take(bytes, at, now)
+      this.#sendPackets(lane, packets)
+      if (isChanged) onChange()
+      if (one.punch.dueMs(now.nowMs) !== dueMs) onDue()
+    }
+    return true
   }
 
   async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {

@@ -37,11 +37,19 @@ import {
   healthKey,
   loopDeps,
 } from '../../world/world.ts'
-import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
+import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates, seeksRelays } from '../plan-candidates.ts'
+import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
-import { type OwnEnd, RelayCalls } from './relay-calls.ts'
+import {
+  type LinkInUse,
+  MOST_WANTS,
+  type RelayWant,
+  isRelayPlace,
+  planRelayUse,
+  relayOf,
+} from './plan-relay-use.ts'
+import { type OwnEnd, RelayCalls, type WhyRelayed } from './relay-calls.ts'
 import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
 import { WebRelays } from '../web/web-relays.ts'
 import { RelayServer } from './relay-server.ts'
@@ -106,11 +114,14 @@ export class Relays {
   #webUses: ReadonlyMap<string, WebUse> = new Map()
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
+  readonly #punched = new PunchedLinks()
   /** Where packets of links went when these were up last, by linkKey(). */
   #upAt: ReadonlyMap<string, AddressPort> = new Map()
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
+  /** Where far ends say that they can be called, by linkKey(). */
+  #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #triesDirect: ReadonlySet<string> = new Set()
   #own: OwnEnd | undefined
   #serving: Serving | undefined
@@ -136,12 +147,24 @@ export class Relays {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt'> {
+  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt' | 'punched'> {
     const relayPlaces = placesOf(this.#calls.places(), this.#web.places())
+    const punched = this.#calls.punched()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
+      ...(punched.size === 0 ? {} : { punched }),
     }
+  }
+
+  /** What relays show of the NAT in front of this node. */
+  get mapping(): NatMapping {
+    return this.#calls.mapping()
+  }
+
+  /** Why packets of a relayed link go through the relay, by linkKey(). */
+  whyRelayed(key: string): WhyRelayed {
+    return this.#calls.whyRelayed(key)
   }
 
   /** Takes the plan of a round, and the world from which it was made. */
@@ -160,7 +183,7 @@ export class Relays {
   }
 
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
-    const hidden = isOwnLaneHidden(world, own)
+    const hidden = seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
     const links = lanes.flatMap((lane) => linksOf(world, lane))
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
@@ -171,13 +194,18 @@ export class Relays {
       // A link that is over port 443 was called at all addresses just before.
       return {
         ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) && !isWebPlace(at) },
-        hasPlaces: (candidatesOf.get(key) ?? []).length > 0,
+        // Where nothing can be called from outside, probes try all places, and cost the link nothing (punch.ts).
+        hasPlaces: (isWebPlace(at) || !(hidden && isFarHidden)) && (candidatesOf.get(key) ?? []).length > 0,
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
+    const punched = this.#calls.punched()
+    for (const key of this.#punched.look(links, punched, world.monotonicMs)) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
         // During a try the address is not that at which the link is up.
+        // From a place between two NATs a link goes back to its relay at once.
+        if (punched.has(key)) return []
         const known = state !== 'up' || this.#triesDirect.has(key) ? this.#upAt.get(key) : at
         return known === undefined ? [] : [[key, known] as const]
       }),
@@ -190,10 +218,17 @@ export class Relays {
       links,
       ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
       hidden,
-      keeps: new Set([...relayed, ...this.#tries.recent(world.monotonicMs)]),
+      keeps: new Set([...relayed, ...punched.keys(), ...this.#tries.recent(world.monotonicMs)]),
       worth: (key, relay) => this.#calls.worth(key, relay),
     })
-    if ([...this.#triesDirect].some((key) => !before.has(key))) this.#init.onChange()
+    const isTried = [...this.#triesDirect].some((key) => !before.has(key))
+    if (isTried || this.#calls.punched().size < punched.size) this.#init.onChange()
+    this.#places = new Map(
+      [...candidatesOf].map(([key, candidates]) => [
+        key,
+        candidates.map(({ address, port }) => ({ address: parseAddress(address), port })),
+      ]),
+    )
     return wants
   }
 
@@ -225,9 +260,12 @@ export class Relays {
     if (this.#planned === undefined) return
     const { world, wants, webLinks, ports, accepted } = this.#planned
     await this.#serve(world, accepted, signal)
-    const own = webLinks.length === 0 ? undefined : await this.#ownEnd(world)
+    const asks = wants.length > 0 || webLinks.length > 0
+    const own = asks ? await this.#ownEnd(world) : undefined
     this.#web.apply({ links: webLinks, own, notice: this.#noticed(), ports })
-    await this.#calls.apply(wants, { own: wants.length === 0 ? undefined : await this.#ownEnd(world), ports }, signal)
+    const mayProbe = placeValidator(world)
+    const asking = wants.length > 0 ? own : undefined
+    await this.#calls.apply(wants, { own: asking, ports, places: this.#places, mayProbe }, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
     if (dueMs !== Infinity) this.#wake.at(dueMs)
@@ -325,7 +363,9 @@ function placesOf(
 
 function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
   return links.map((link) => {
-    const { cluster, endpoint, identity, hidden, relays } = link
+    const { cluster, endpoint, identity, relays } = link
+    // Both ends of a link have to ask, so each counts the other as it counts itself.
+    const hidden = relays === undefined ? seeksRelays(link) : link.hidden
     const key = linkKey(link)
     const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
     return {
@@ -369,6 +409,41 @@ export class RelayTurns {
     }
     this.#turns = turns
     return [...turns].flatMap(([key, { at, sinceMs }]) => (nowMs - sinceMs >= RELAY_FAILS_MS ? [{ key, at }] : []))
+  }
+}
+
+// Links that probes have shown another place for, without a relay.
+
+/** A link that is not up at its place after this time goes on through the relay. */
+export const PUNCH_SETTLES_MS = 3000
+
+/** Remembers which links are up at the places that probes have proven. */
+export class PunchedLinks {
+  #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
+    new Map()
+
+  /** Takes all links, and the proven places by linkKey(). Returns linkKey() of those that do not work there. */
+  look(
+    links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
+    punched: ReadonlyMap<string, AddressPort>,
+    nowMs: number,
+  ): string[] {
+    const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
+    const lost: string[] = []
+    for (const { key, state, at } of links) {
+      const place = punched.get(key)
+      if (place === undefined) continue
+      const known = this.#links.get(key)
+      const before = known !== undefined && sameAddressPort(known.at, place) ? known : undefined
+      // The far end may have moved the link to another one of this end's places.
+      const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
+      const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
+      const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= PUNCH_SETTLES_MS)
+      if (isLost) lost.push(key)
+      else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
+    }
+    this.#links = next
+    return lost
   }
 }
 

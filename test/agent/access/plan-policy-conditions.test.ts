@@ -6,7 +6,7 @@ import {
   planTrafficStatuses,
   reportShares,
 } from '../../../agent/publish/plan-traffic-conditions.ts'
-import { TrafficPolicyLoop } from '../../../agent/publish/traffic-policy-loop.ts'
+import { TrafficPolicyLoop } from '../../../agent/publish/policy-loops.ts'
 import { agentConfig } from '../../../agent/loop/config.ts'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
@@ -57,6 +57,12 @@ t.test('an AccessPolicy', async (t) => {
       'labels of no member',
       { from: [{ selector: { matchLabels: { tier: 'x' } } }] },
       `Valid=True/PolicyNamesNobody: ${nobody}`,
+    ],
+    [
+      'labels of members',
+      { from: [{ selector: { matchLabels: { tier: 'prod' } } }] },
+      'Valid=True/PolicyInForce: labels of members are their own word unless their join token states them or ' +
+        'operators of the broker approve joins',
     ],
     [
       'ids of no member',

@@ -21,6 +21,8 @@ const WORLD: ExportWorld = {
   endpoints: [],
 }
 
+const CUT = 'its AccessPolicies name more members and namespaces than an offer carries; the rest may not call'
+
 function offeredBy(change: Partial<ExportAccess>): string {
   const plan = planExports({ ...WORLD, access: { ...WORLD.access, ...change } })
   const [planned] = [...plan.exports.values()]
@@ -52,19 +54,33 @@ t.test('the records say to whom', async (t) => {
     ['an excluded namespace', { namespaces: { excluded: ['shop'] } }, 'NamespaceNotAllowed'],
     ['and allowed', { namespaces: { excluded: ['shop'], allowed: ['shop'] } }, 'Valid all all'],
     ['nothing is exposed', { exposure: 'nothing' }, 'ExposesNothing'],
-    [
-      'too many ids',
-      {
-        policies: Array.from({ length: 200 }, (_, i) =>
-          accessPolicy(`shop/p${i}`, {
-            from: [{ clusters: Array.from({ length: 40 }, (__, k) => `c${i}-${k}`), namespaces: [`n${i}`] }],
-          }),
-        ),
-      },
-      'ServiceTooLarge',
-    ],
   ]
   for (const [name, change, want] of rows) t.equal(offeredBy(change), want, name)
+})
+
+t.test('policies that name more than an offer carries withdraw nothing, and the export says so', async (t) => {
+  const from = (count: number, callers: (i: number) => AccessPolicy['spec']['from']) =>
+    Array.from({ length: count }, (_, i) => accessPolicy(`shop/p${i}`, { from: callers(i) }))
+  const ids = (count: number, at = 0) => Array.from({ length: count }, (_, k) => `c${at}-${k}`)
+  const names = (count: number, at: number) => ids(count, at).map((id) => id.padEnd(60, 'x'))
+  const members = ids(63).map((id) => clusterObject({ id }))
+  const each = accessPolicy('shop/a', { from: Array.from({ length: 64 }, (_, i) => ({ namespaces: [`team-${i}`] })) })
+  const rows: readonly [string, Partial<ExportAccess>, string][] = [
+    ['another member joins', { policies: [each], clusters: members }, ''],
+    ['names', { policies: from(200, (i) => [{ clusters: ids(40, i), namespaces: [`n${i}`] }]) }, CUT],
+    [
+      'namespaces of one member',
+      { policies: from(3, (i) => [{ clusters: ['oslo'], namespaces: names(256, i) }]) },
+      'its AccessPolicies name too many namespaces of oslo; the rest may not call',
+    ],
+  ]
+  for (const [name, change, message] of rows) {
+    const plan = planExports({ ...WORLD, access: { ...WORLD.access, ...change } })
+    const [planned] = [...plan.exports.values()]
+    t.equal(planned?.valid.reason, 'Valid', name)
+    t.equal(planned?.records.length, 2)
+    t.same(planned?.notes, message === '' ? [] : [{ message, reason: 'OfferCut' }], name)
+  }
 })
 
 t.test('an offer says whether open connections outlast it', async (t) => {
@@ -162,7 +178,7 @@ t.test('many policies for all services of one namespace, and one for each servic
   let rulesOf = 0
   for (let i = 0; i < COUNT; i++) rulesOf += rules.offerOf('shop', `s${i}`).offer?.length ?? 0
   t.ok(reads <= 2 * COUNT, `each policy is read once or twice, not for each service: ${reads}`)
-  t.equal(rulesOf, COUNT * 256)
+  t.equal(rulesOf, COUNT * 9, 'those of all services in chunks, and that of the service')
 })
 
 t.test('a memory changes nothing', async (t) => {

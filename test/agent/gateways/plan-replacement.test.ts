@@ -15,7 +15,7 @@ import type { Node } from '../../../model/objects.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
 
 /**
- * `n1 join`, `n2 removed`, `n3 agent spot a`: the words may be in any order; a single letter is a zone. `bare`: without
+ * `silent`: not ready for long enough. `n1 join`, `n2 removed`, `n3 agent spot a`: the words may be in any order; a single letter is a zone. `bare`: without
  * the label.
  */
 function node(text: string): Node {
@@ -79,6 +79,9 @@ function plan(nodes: readonly string[], before: string, change: Partial<Replacem
     nodes: all,
     running: present,
     record: known,
+    silent: new Map(
+      nodes.filter((text) => / silent\b/.test(text)).map((text) => [`uid-${text.split(' ')[0] ?? ''}`, 'a-taint']),
+    ),
     gone: new Set([...(known?.nodes ?? [])].flatMap(([uid, name]) => (present.has(name) ? [] : [uid]))),
     activeGateways: 2,
     nodeSelector: {},
@@ -108,6 +111,11 @@ const ROWS: readonly (readonly [say: string, nodes: readonly string[], before: s
   ['until a node comes', ['n2 join', 'n3'], '2 n1 n2', 'n3 for n1 | 2 n2 n3'],
   ['one for two', ['n3'], '2 n1 n2', 'n3 for n1, - for n2 | 2 n2 n3'],
   ['not ready is not gone', ['n1 join unready', 'n2 join', 'n3'], '2 n1 n2', ' | 2 n1 n2'],
+  ['unless for long', ['n1 join unready silent', 'n2 join', 'n3'], '2 n1 n2', 'n3 for n1 | 2 n1 n2 n3'],
+  ['and then it is replaced', ['n1 join silent', 'n2 join', 'n3 agent', 'n4'], '2 n1 n2 n3', ' | 2 n1 n2 n3'],
+  ['both are', ['n1 join silent', 'n2 agent silent', 'n3'], '2 n1 n2', 'n3 for n1, - for n2 | 2 n1 n2 n3'],
+  ['its zone is free', ['n1 join silent a', 'n2 join b', 'n3 b', 'n4 a'], '2 n1 n2', 'n4 for n1 | 2 n1 n2 n4'],
+  ['a user labelled it', ['n1 labelled silent', 'n2 join', 'n3'], '1 n2', ' | 1 n2'],
   ['nor is cordoned', ['n1 join cordoned', 'n2 join', 'n3'], '2 n1 n2', ' | 2 n1 n2'],
   ['nor is a candidate of the autoscaler', ['n1 join candidate', 'n2 join', 'n3'], '2 n1 n2', ' | 2 n1 n2'],
   ['the user takes the label away', ['n1', 'n2 join', 'n3'], '2 n1 n2', ' | 1 n2'],
@@ -147,6 +155,8 @@ const FILL_ROWS: readonly (readonly [say: string, nodes: readonly string[], befo
   ['that of a user is being removed', ['n1 labelled removed', 'n2 labelled', 'n3'], '', 'n3 for none | 1 n3'],
   ['one is gone, one was never there', ['n2', 'n3'], '1 n1', 'n2 for n1, n3 for none | 2 n2 n3'],
   ['one is being removed', ['n1 agent removed', 'n2 agent', 'n3'], '2 n1 n2', 'n3 for n1 | 2 n1 n2 n3'],
+  ['one is silent', ['n1 agent silent', 'n2 agent', 'n3'], '2 n1 n2', 'n3 for n1 | 2 n1 n2 n3'],
+  ['that of a user is silent', ['n1 labelled silent', 'n2 agent', 'n3'], '1 n2', ' | 1 n2'],
   ['one node', ['n1'], '', 'n1 for none | 2 n1'],
   ['no node may', ['n1 cordoned', 'n2 virtual', 'n3 removed'], '', ' | 2'],
   ['a join chose one', ['n1 join', 'n2'], '', 'n2 for none | 2 n1 n2'],

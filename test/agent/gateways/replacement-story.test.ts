@@ -227,6 +227,57 @@ t.test('what is not gone, and what a user chose', async (t) => {
   t.strictSame(here.marker.marked, [])
 })
 
+t.test('a node that stays unreachable is replaced, and comes back without any change', async (t) => {
+  const here = world(t)
+  for (const name of ['n1', 'n2']) here.add(name, { chosen: true })
+  for (const name of ['n3', 'n4']) here.add(name)
+  const beat = (name: string, heartbeatTime: string): void =>
+    here.api.put({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Gateway',
+      metadata: { name },
+      status: { version: '1', heartbeatTime, lanes: [], connections: [] },
+    })
+  const minutes = (count: number): Promise<void> => here.clock.advance(count * 60_000)
+  beat('n1', '2026-11-30T10:00:00Z')
+  here.act()
+  await here.until(t, () => recordOf(here) !== '', true, 'noted')
+  here.taint('n1', 'node.kubernetes.io/unreachable')
+  await minutes(9)
+  beat('n1', '2026-11-30T10:09:00Z')
+  await minutes(9)
+  t.equal(here.gateways(), 'n1 n2', 'its kubelet alone is silent')
+  here.taint('n1')
+  await minutes(1)
+  here.taint('n1', 'node.kubernetes.io/not-ready')
+  await minutes(9)
+  t.equal(here.gateways(), 'n1 n2', 'it was ready meanwhile')
+  here.api.failure = new ClusterApiError('Unavailable', 'no answer')
+  await minutes(5)
+  t.strictSame(here.marker.marked, [], 'an API server that does not answer says nothing')
+  here.api.failure = undefined
+  await here.until(t, () => here.gateways(), 'n1 n2 n3', 'replaced')
+  await here.until(t, () => condition(here), 'True GatewayReplaced', 'the condition')
+  t.strictSame(
+    here.api.events.map(({ note }) => note),
+    [
+      'n3 is a gateway in place of n1: for 10 minutes it has the taint node.kubernetes.io/not-ready, and no gateway reports from it',
+    ],
+  )
+  for (const taints of [[], ['node.cloudprovider.kubernetes.io/shutdown'], []]) {
+    here.taint('n1', ...taints)
+    await minutes(12)
+  }
+  t.strictSame(here.marker.marked, ['n3'], 'it comes and goes: enough others are there')
+  here.taint('n2', 'node.cloudprovider.kubernetes.io/shutdown')
+  await minutes(12)
+  t.strictSame(here.marker.marked, ['n3'], 'it takes the place of the next one')
+  here.taint('n1', 'node.cloudprovider.kubernetes.io/shutdown')
+  await here.until(t, () => recordOf(here).includes('n3'), true, 'known')
+  await minutes(12)
+  t.strictSame(here.marker.marked, ['n3', 'n4'], 'both are switched off')
+})
+
 t.test('what has not been read is not gone', async (t) => {
   const here = world(t, { hold: true })
   here.add('n3')

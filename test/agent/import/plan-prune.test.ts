@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type PruneWorld, planPrune } from '../../../agent/import/plan-prune.ts'
+import { type PruneWorld, planPrune } from '../../../agent/import/plan-imports.ts'
 import type { Cluster, EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { sliceObject } from '../../support/objects/service-objects.ts'

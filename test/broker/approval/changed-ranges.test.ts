@@ -53,13 +53,14 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
   await accepted(harness, 'victim', '10.20.0.0/16')
   const { peer, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
   const stream = await publisher(harness, peer)
-  const wide = { ...ranges, podCIDRs: ['10.99.0.0/24', '10.20.0.0/16'], labels: { tier: 'gold' } }
+  const wide = { ...ranges, podCIDRs: ['10.99.0.0/24', '10.20.0.0/16'], version: 'v9', labels: { tier: 'gold' } }
   await stream.facts(wide)
   await stream.acknowledged()
   t.same(reasons(stream), ['RangesAwaitApproval'])
   t.equal(translated(harness, 'victim'), false, 'nobody is renumbered')
   t.same(podsOf(harness, 'paris'), ['10.99.0.0/24'])
-  t.same(log.get('member', 'paris')?.facts.labels, { tier: 'gold' }, 'the rest of the facts counts')
+  t.equal(log.get('member', 'paris')?.facts.version, 'v9', 'the rest of the facts counts')
+  t.same(log.get('member', 'paris')?.facts.labels, {}, 'policies of others believe labels')
   await stream.put(aSlice('web', '10.20.0.9'))
   await stream.acknowledged()
   t.same(reasons(stream), ['RangesAwaitApproval', 'AddressOutsidePods'])
@@ -72,7 +73,9 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
     renumbers: ['victim'],
   })
   const [, paris] = (await tokens.members()).toSorted((a, b) => (a.id < b.id ? 1 : -1))
-  t.match(paris?.notes, [/ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16/])
+  t.match(paris?.notes, [
+    /ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16, with labels tier=gold/,
+  ])
   const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
   t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })
   const counted = async () => {
@@ -89,6 +92,7 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
   await log.refresh()
   await eventually(() => translated(harness, 'victim') === true, { say: 'accepted ranges count' })
   t.same(podsOf(harness, 'paris'), wide.podCIDRs)
+  t.same(log.get('member', 'paris')?.facts.labels, { tier: 'gold' })
   t.match(stream.ended, /accepted ranges of this cluster/, 'the member publishes anew')
   t.match(await tokens.accept({ cluster: 'paris', fingerprint: waits?.fingerprint ?? '' }), { repeated: true })
   t.same(await tokens.waiting(), [])
@@ -204,6 +208,79 @@ t.test('without approval the audit log names who was renumbered by whom', async 
     `"paris" record ok Endpoint//${gateway('paris', '10.30.0.7').name}: ["other"]`,
     '"rome" join ok rome: ["bern"]',
   ])
+})
+
+t.test('labels that are stated after the join wait, whatever node networks do meanwhile', async (t) => {
+  const harness = await started(t)
+  const { peer, ask, ranges } = await accepted(harness, 'paris', '10.99.0.0/24')
+  const member = () => harness.log.get('member', 'paris')
+  const stream = await publisher(harness, peer)
+  const state = async (change: Partial<typeof ranges>) => {
+    const before = reasons(stream).length
+    await stream.facts({ ...ranges, ...change })
+    await stream.acknowledged()
+    return reasons(stream).slice(before)
+  }
+  const labels = { tier: 'prod' }
+  t.same(await state({ labels }), ['RangesAwaitApproval'])
+  t.same(member()?.facts.labels, {})
+  const [waits] = await harness.tokens.waiting()
+  t.match(waits, { what: 'ranges', labels, podCIDRs: ['10.99.0.0/24'] })
+  t.match(await harness.tokens.refuse({ cluster: 'paris' }), { repeated: false })
+  const neededCIDRs = ['192.168.7.0/24']
+  t.same(await state({ labels, neededCIDRs }), ['RangesRefusedByOperator'], 'a new node does not ask again')
+  t.same(member()?.facts.neededCIDRs, neededCIDRs, 'and counts')
+  await ask({ facts: { ...ranges, labels } })
+  t.same(member()?.facts.labels, {}, 'nor does the same join once more')
+  t.same(await state({ labels: {}, neededCIDRs }), [], 'taken back')
+  t.same(await harness.tokens.waiting(), [])
+
+  t.same(await state({ labels, neededCIDRs }), ['RangesAwaitApproval'])
+  const fingerprint = waits?.fingerprint ?? ''
+  t.match(await harness.tokens.accept({ cluster: 'paris', fingerprint }), { repeated: false })
+  await harness.log.refresh()
+  await eventually(() => member()?.facts.labels['tier'] === 'prod', { say: 'accepted labels count' })
+  t.same(member()?.facts.neededCIDRs, neededCIDRs)
+  t.match(stream.ended, /accepted ranges of this cluster/, 'the member publishes again')
+  t.match(await harness.tokens.accept({ cluster: 'paris', fingerprint }), { repeated: true })
+  const again = await publisher(harness, peer)
+  await again.facts({ ...ranges, neededCIDRs })
+  await again.acknowledged()
+  t.same(reasons(again), ['RangesAwaitApproval'], 'a selector may look for the absence of a label')
+  t.same(member()?.facts.labels, labels)
+})
+
+t.test('labels of the token stay, whatever the member states and however it joins again', async (t) => {
+  const harness = await started(t, false)
+  const labels = { tier: 'dev', team: 'shop' }
+  const { text: token } = await harness.tokens.create({ cluster: 'paris', labels })
+  const mine = { ...facts(['10.99.0.0/24'], { serviceCIDRs: [] }), labels: { tier: 'prod', room: 'b' } }
+  const { peer } = await join_(harness, 'paris', { token, facts: mine })
+  const stands = () => harness.log.get('member', 'paris')?.facts.labels
+  t.same(stands(), { ...labels, room: 'b' })
+  const stream = await publisher(harness, peer)
+  await stream.facts(mine)
+  await stream.acknowledged()
+  t.same(reasons(stream), ['LabelFixedByToken'])
+  await stream.facts({ ...mine, version: 'v9', labels: { room: 'c' } })
+  await stream.acknowledged()
+  t.same(reasons(stream), ['LabelFixedByToken'], 'what it does not state is no contradiction')
+  t.same(stands(), { ...labels, room: 'c' }, 'other labels are its own word')
+  const full = Object.fromEntries(Array.from({ length: 63 }, (_, i) => [`k${i}`, 'v']))
+  await stream.facts({ ...mine, labels: full })
+  await stream.acknowledged()
+  t.same(reasons(stream), ['LabelFixedByToken', 'InvalidValue'])
+  t.same(stands(), { ...labels, room: 'c' }, 'no room is made by leaving them out')
+
+  const { text: rekey } = await harness.tokens.rekey({ cluster: 'paris' })
+  await join_(harness, 'paris', { token: rekey, facts: mine })
+  t.same(stands(), { ...labels, room: 'b' }, 'a new identity')
+  const { text: other } = await harness.tokens.create({ cluster: 'paris', labels: { tier: 'prod' } })
+  await join_(harness, 'paris', { token: other, facts: { ...mine, labels: {} } })
+  t.same(stands(), { tier: 'prod' }, 'the operator changes them by another token')
+  for (const wrong of [{ 'a b': 'c' }, { tier: 'x'.repeat(64) }])
+    t.match(await failure(harness.tokens.create({ labels: wrong })), { field: /^labels/ })
+  t.ok((await harness.tokens.list()).some((one) => one.labels?.['tier'] === 'prod'))
 })
 
 function gateway(cluster: string, address: string): MemberRecord {

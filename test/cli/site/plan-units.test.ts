@@ -24,6 +24,8 @@ const INIT: UnitsInit = {
   parts: ['gateway', 'routeagent', 'agent', 'dns', 'hub'],
   dnsPorts: [53],
   hubPorts: [9474],
+  lanePorts: [51820, 51827],
+  overlayPort: 4810,
   statusPorts: { agent: 9471, gateway: 9472, routeagent: 9473, dns: 9474, hub: 9475 },
 }
 
@@ -75,6 +77,21 @@ t.test('each part has the capabilities that it uses, and writes to its state alo
   }
   t.strictSame(valuesOf(textOf('gateway'), 'KillMode'), ['process'], 'wireguard-go outlives a restart')
   t.strictSame(valuesOf(textOf('gateway'), 'DeviceAllow'), ['/dev/net/tun rw'])
+})
+
+t.test('a port below 1024 of a device takes a capability, in the kernel and in user space', async (t) => {
+  const rows: readonly (readonly [UnitPart, Partial<UnitsInit>, string])[] = [
+    ['gateway', { lanePorts: [500, 507] }, 'CAP_NET_ADMIN CAP_NET_BIND_SERVICE'],
+    ['gateway', { lanePorts: [1017, 1024] }, 'CAP_NET_ADMIN CAP_NET_BIND_SERVICE'],
+    ['gateway', { lanePorts: [1024, 1031] }, 'CAP_NET_ADMIN'],
+    ['gateway', { overlayPort: 600 }, 'CAP_NET_ADMIN CAP_NET_BIND_SERVICE'],
+    ['routeagent', { overlayPort: 600 }, 'CAP_NET_ADMIN CAP_NET_BIND_SERVICE'],
+    ['routeagent', { lanePorts: [500, 507] }, 'CAP_NET_ADMIN'],
+    ['agent', { lanePorts: [500, 507], overlayPort: 600 }, ''],
+  ]
+  for (const [part, change, want] of rows) {
+    t.strictSame(valuesOf(textOf(part, change), 'CapabilityBoundingSet'), [want], `${part} ${JSON.stringify(change)}`)
+  }
 })
 
 const analyze = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' })

@@ -329,7 +329,7 @@ t.test('answers that follow a policy are planned for each family, and SRV record
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'ClusterAccessPolicy',
     metadata: { name: 'default' },
-    spec: { egress: [{ clusters: ['west'] }] },
+    spec: { default: 'allow', egress: [{ clusters: ['west'] }] },
   })
   t.same([twin()[0], targets('pg')], [['10.2.0.1'], [west]], 'egress rules shut east')
 })

@@ -86,6 +86,9 @@ const onTwoNodes: TwoInit = {
   }),
   there: twoNodes,
 }
+const roundFails = (at: At): void => {
+  for (const { status } of at('RouteAgent')) Object.assign(status, { clusters: [], failure: 'no IPv4 address' })
+}
 const headless =
   (change?: (at: At) => void) =>
   (at: At): void => {
@@ -126,6 +129,8 @@ const ROWS: Readonly<Record<string, readonly [TwoInit, end: string]>> = {
     { to: '244.2.2.5:5433/udp' },
     'access access-not-exported',
   ],
+  'the routeagent of the caller fails, and reports no routes': [{ here: roundFails }, 'UNDETERMINED'],
+  'the routeagents of the called side fail, and report no routes': [{ there: roundFails }, 'UNDETERMINED'],
   'one of two nodes with pods is cut off': [onTwoNodes, 'AMBIGUOUS'],
   'refused, as one cluster is not ready and the other in no tier': [
     {
@@ -140,6 +145,10 @@ const ROWS: Readonly<Record<string, readonly [TwoInit, end: string]>> = {
   'headless, and no packets reach the only cluster': [
     { here: headless((at) => changeLinks(at, () => true, DOWN)), asks: false },
     'link ClusterCutOff',
+  ],
+  'headless, and no pod is ready: DNS answers none': [
+    { here: headless(), objects: here({ EndpointSlice: [sliceOf('paris', { endpoints: notReady })] }) },
+    'backends NoReadyEndpoint',
   ],
   'a headless pod by the name that is made of its address': [
     { here: headless(), to: '244-2-2-5.paris.db.shop' },

@@ -339,6 +339,11 @@ t.test('one of several firewalls: at the link where that is down, before it wher
   const drops = host('gw0', {}, dropsLanes)
   t.equal(endOf(explained({ ...drops, here: links(DOWN), asks: false })), 'link FirewallDrops')
   t.equal(endOf(explained(drops)), 'REACHABLE')
+  t.equal(
+    endOf(explained({ ...drops, here: links(DOWN), there: links(DOWN) })),
+    'link FirewallDrops',
+    'also if both ends are asked',
+  )
 })
 
 t.test('a fault of another node, cluster or service ends no call', async (t) => {

@@ -26,6 +26,8 @@ interface Row {
   readonly relays?: readonly string[]
   /** The link is relayed and is called directly. */
   readonly direct?: boolean
+  /** Where probes have shown that the far end can be called. */
+  readonly punched?: string
   /** Where the link was when it was up last. */
   readonly upAt?: string
   /** How many seconds ago the far end called from ROAMED. */
@@ -36,6 +38,7 @@ interface Row {
 
 const RELAYS = ['oslo 203.0.113.1:4601', 'riga 203.0.113.2:4605']
 const PUBLIC = 'try 198.51.100.20:4500: public address, candidate 1 of'
+const PUNCHED = 'punched: probes pass through the NATs of both ends'
 const PRIVATE = 'try 10.0.0.2:4500: private address, candidate 2 of'
 
 const ROWS: Row[] = [
@@ -396,6 +399,16 @@ const ROWS: Row[] = [
     want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 2',
   },
   {
+    say: 'so has one at a port of relays, which the far end announces as its own',
+    candidates: [{ kind: 'private', address: '10.0.0.2', port: 4610 }],
+    relays: RELAYS,
+    hidden: true,
+    peer: { at: '10.0.0.2:4610', handshake: 20 },
+    upAt: '10.0.0.2:4610',
+    health: ['down', 1],
+    want: 'keep 10.0.0.2:4610: the remote gateway answered there before, again in 2',
+  },
+  {
     say: 'it does not come up, and the session goes on over a relay',
     candidates: TWO,
     relays: RELAYS,
@@ -450,6 +463,50 @@ const ROWS: Row[] = [
     health: ['up', 100],
     want: `${PUBLIC} 1, again in 0.4`,
   },
+  {
+    say: 'up through a relay, and probes pass without it',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    peer: { at: '203.0.113.2:4605', handshake: 100 },
+    health: ['up', 100],
+    want: `try ${ROAMED}: ${PUNCHED}, again in 0.4`,
+  },
+  {
+    say: 'up where probes pass',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    peer: { at: ROAMED, handshake: 100 },
+    health: ['up', 100],
+    want: `keep ${ROAMED}: ${PUNCHED}`,
+  },
+  {
+    say: 'the far end has moved the link to another of its places',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    peer: { at: '203.0.113.77:61235', handshake: 100 },
+    health: ['up', 100],
+    want: `keep 203.0.113.77:61235: ${PUNCHED}`,
+  },
+  {
+    say: 'probes passed, and the link went down there',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    peer: { at: ROAMED, handshake: 100 },
+    health: ['down', 0.1],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.9',
+  },
+  {
+    say: 'probes pass before the link was ever up',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    health: ['connecting', 2.5],
+    want: `try ${ROAMED}: ${PUNCHED}, call 2, again in 0.5`,
+  },
 ]
 
 const LINK = { carries: true, rxBytes: 0, txBytes: 0 }
@@ -486,7 +543,8 @@ t.test('choices', async (t) => {
       return { cluster, at: parseAddressPort(at) }
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
-    const paths = { candidates, relays, triesDirect: row.direct === true, upAt }
+    const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)
+    const paths = { candidates, relays, triesDirect: row.direct === true, upAt, punched }
     const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }

@@ -1,6 +1,6 @@
 /** An end that wants a relay, in the namespace where it runs: `node relay-end-program.ts JSON`. Prints its states. */
 import { createSocket } from 'node:dgram'
-import { BindCaller } from '../../../gateway/reach/relay/bind-caller.ts'
+import { BindCaller, type CallerState } from '../../../gateway/reach/relay/bind-caller.ts'
 import { formatAddress, formatAddressPort, parseAddress, parseAddressPort } from '../../../model/addresses/addresses.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 
@@ -24,11 +24,19 @@ function ask(): void {
   if (question !== undefined) socket.send(question.bytes, question.to.port, formatAddress(question.to.address))
 }
 
+function texts({ at, seen, far }: Extract<CallerState, { readonly is: 'bound' }>): Record<string, string | undefined> {
+  return {
+    at: formatAddressPort(at),
+    seen: formatAddressPort(seen),
+    far: far === undefined ? undefined : formatAddressPort(far.at),
+  }
+}
+
 socket.on('message', (bytes, from) => {
   const at = { address: parseAddress(from.address), port: from.port }
   if (caller.take(bytes, at, clock.monotonic())) {
     const { state } = caller
-    const bound = state.is === 'bound' ? { at: formatAddressPort(state.at), seen: formatAddressPort(state.seen) } : {}
+    const bound = state.is === 'bound' ? texts(state) : {}
     process.stdout.write(`${JSON.stringify({ ...state, ...bound })}\n`)
   }
   ask()

@@ -5,6 +5,7 @@ import {
   type BindAnswer,
   type BindQuestion,
   NO_COOKIE,
+  type NatMapping,
   bindKey,
   decodeAnswer,
   encodeQuestion,
@@ -47,6 +48,8 @@ export interface AskInit {
   /** Default: the control port. */
   readonly port?: number
   readonly cookie?: Buffer
+  /** Default: it does not know. */
+  readonly mapping?: NatMapping
   readonly counter?: number
   /** Default: the key of the end. */
   readonly key?: Buffer
@@ -88,8 +91,9 @@ export class RelayStage {
     return this.bindings.apply({ kind: 'ends', ends, mayLink })
   }
 
-  bytes(from: TestEnd, to: TestEnd, { cookie = NO_COOKIE, counter, key = from.key }: Partial<AskInit> = {}): Buffer {
-    const question: BindQuestion = { from: from.id, to: to.id, counter: counter ?? ++from.counter, cookie }
+  bytes(from: TestEnd, to: TestEnd, init: Partial<AskInit> = {}): Buffer {
+    const { cookie = NO_COOKIE, counter = ++from.counter, key = from.key, mapping = 'unknown' } = init
+    const question: BindQuestion = { from: from.id, to: to.id, counter, cookie, mapping }
     return encodeQuestion(question, key)
   }
 

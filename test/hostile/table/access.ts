@@ -259,6 +259,12 @@ export const ACCESS: readonly AttackRow[] = [
     against: '`broker/members/joining.ts`: tokens name ids. A token for any id lets its holder choose an offered one.',
   },
   {
+    id: 'access-labels',
+    tried: 'A member gives itself the labels that an AccessPolicy lets in, and leaves out those that it shuts out.',
+    holds: 'What its token states stays in force. Where joins are approved, other labels wait for an operator.',
+    against: '`broker/members/changed-facts.ts`. A label that no token states, without approval, is its own word.',
+  },
+  {
     id: 'access-old-offer',
     tried: 'A wider offer, which was under way on a stream that has been replaced, comes late.',
     holds: 'What was taken back stays so.',

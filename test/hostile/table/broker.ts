@@ -52,7 +52,7 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-gone',
     tried: 'The broker withdraws the record of the cluster itself and says that it has departed.',
     holds: 'The cluster goes on: its own object, its lanes and its exports stay.',
-    against: '`agent/import/plan-prune.ts`: the mirror does not remove the cluster’s own objects.',
+    against: '`agent/import/plan-imports.ts`: the mirror does not remove the cluster’s own objects.',
   },
   {
     id: 'broker-own-ranges',

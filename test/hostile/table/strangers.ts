@@ -148,8 +148,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-slices',
     tried: 'One member publishes slices of 27,000 addresses.',
     holds: 'They are refused; changes of others arrive, the broker holds under 400 MB.',
-    against:
-      '`broker/records/admission-slice.ts`: 2,000 addresses in one slice; `broker/sessions/rate-limited-writes.ts`.',
+    against: '`broker/records/admission.ts`: 2,000 addresses in one slice; `broker/sessions/rate-limited-writes.ts`.',
   },
   {
     id: 'flood-member-statuses',

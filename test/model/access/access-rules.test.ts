@@ -161,6 +161,71 @@ t.test('what other clusters send is limited', async (t) => {
   t.match(offerProblem([{ clusters: [], namespaces: { names, selectors: [] } }]), /300 namespaces/)
 })
 
+const ids = (count: number) => Array.from({ length: count }, (_, i) => `c${i}`)
+const teams = (count: number, pad = 0) => Array.from({ length: count }, (_, i) => `team-${i}`.padEnd(pad, 'x'))
+
+t.test('many policies become few rules, and what an offer does not carry is cut', async (t) => {
+  const of = (clusters: readonly string[], froms: readonly Spec['from'][]) => {
+    const policies = froms.map((from, i) => policy(`p${i}`, { from }))
+    const members = clusters.map((one) => ({ spec: { id: one, labels: {} } })) as never
+    const { offer, isCut } = new AccessRules(world({ policies, clusters: members })).offerOf('shop', 'web')
+    t.equal(offerProblem(offer), undefined)
+    const [rules, named] = [offer?.length, offer?.reduce((sum, one) => sum + one.clusters.length, 0)]
+    const may = (cluster: string, name: string) => mayCall(offer, { cluster, namespace: { name } })
+    return { rules, named, isCut: isCut === true, may }
+  }
+  const onePolicy = [teams(64).map((name) => ({ namespaces: [name] }))]
+  for (const members of [62, 63, 250]) {
+    const found = of(ids(members), onePolicy)
+    t.match(found, { rules: 1, named: members, isCut: false }, 'a member that joins takes nothing from the others')
+    t.ok(found.may(`c${members - 1}`, 'team-63'))
+  }
+  const manyPolicies = of(
+    ['c0'],
+    teams(300).map((name) => [{ clusters: ['c0'], namespaces: [name] }]),
+  )
+  t.match(manyPolicies, { rules: 2, named: 2, isCut: false })
+  t.ok(teams(300).every((name) => manyPolicies.may('c0', name)))
+  const perMember = of(
+    [],
+    ids(300).map((one) => [{ clusters: [one], namespaces: ['till'] }]),
+  )
+  t.match(perMember, { rules: 1, named: 300, isCut: false }, 'the same namespaces of many members')
+  const selectors = teams(300).map((team) => [{ clusters: ['c0'], namespaceSelector: { matchLabels: { team } } }])
+  t.match(of([], [...selectors, ...selectors]), { rules: 2, isCut: false })
+
+  const tooManyIds = of(ids(1500), [
+    [...[0, 1, 2].map((k) => ({ namespaces: teams(256).map((name) => `${name}-${k}`) })), { clusters: ['last'] }],
+  ])
+  t.match(tooManyIds, { named: 4000, isCut: true })
+  t.ok(tooManyIds.may('c0', 'team-0-0'))
+  const tooManyRules = of(
+    ids(400),
+    ids(400).map((one, i) => [{ clusters: [one], namespaces: [`team-${i}`] }]),
+  )
+  t.match(tooManyRules, { rules: 256, isCut: true })
+  const long = [0, 1, 2, 3, 4, 5, 6, 7].map((k) => teams(2048, 60).map((name) => `${name}-${k}`))
+  const tooLong = of(
+    [],
+    long.map((namespaces) => [{ clusters: ['c0'], namespaces }]),
+  )
+  t.match(tooLong, { isCut: true })
+})
+
+t.test('selectors do not match a namespace whose labels are not known', async (t) => {
+  const rows: readonly [LabelSelector, unknown: boolean, none: boolean][] = [
+    [{ matchExpressions: [{ key: 'env', operator: 'NotIn', values: ['prod'] }] }, false, true],
+    [{ matchExpressions: [{ key: 'env', operator: 'DoesNotExist' }] }, false, true],
+    [{ matchLabels: { env: 'prod' } }, false, false],
+    [{}, true, true],
+  ]
+  for (const [selector, unknown, none] of rows) {
+    const offer = [{ clusters: ['oslo'] as never, namespaces: { names: ['one'], selectors: [selector] } }]
+    const may = (namespace: object) => mayCall(offer, { cluster: 'oslo', namespace: namespace as never })
+    t.same([may({ name: 'x' }), may({ name: 'x', labels: {} }), may({ name: 'one' })], [unknown, none, true])
+  }
+})
+
 const id = fc.constantFrom(...Object.keys(LABELS), 'lima')
 const namespace = fc.constantFrom('shop', 'one', 'two')
 const callers = fc.record(

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { ANNOTATION_PODS, isPodKey, podKey, podsOf, podsText } from '../../../model/services/endpoint-pods.ts'
+import { ANNOTATION_PODS, isPodKey, podKey, podsOf, podsText } from '../../../model/services/merge-services.ts'
 import type { EndpointSlice } from '../../../model/objects.ts'
 import { sliceObject } from '../../support/objects/service-objects.ts'
 

@@ -90,7 +90,7 @@ function worldOf({ spec, drained, egress, self = 'milano' }: WorldInit): SharesW
             apiVersion: 'sealane.io/v1alpha1',
             kind: 'ClusterAccessPolicy',
             metadata: { name: 'default' },
-            spec: { egress },
+            spec: { default: 'allow', egress },
           },
         ]
   return {

@@ -1,8 +1,21 @@
-/** Makes faults on three plain sites, round after round, and runs `sealane diagnose` on each machine. */
+/**
+ * Makes faults on three plain sites, round after round. Meanwhile `sealane diagnose` runs on each machine, and `sealane
+ * explain` where a call that a fault ends comes from.
+ */
 import type { Test } from 'tap'
+import type { PathExplanation } from '../../../explain/path/document.ts'
 import { eventually } from '../../support/eventually.ts'
 import { CommandLine } from './command-line.ts'
-import { type Fault, type FaultWorld, MACHINES, type MachinePath, machineOf } from './fault.ts'
+import {
+  type CallEnd,
+  type Fault,
+  type FaultWorld,
+  MACHINES,
+  type MachinePath,
+  callEndOf,
+  callEndText,
+  machineOf,
+} from './fault.ts'
 import { type SitePlan, type WorldPlan, withPlainSites } from './plain-sites.ts'
 
 /** The plans of the three sites, with what their site files have in addition to the usual. */
@@ -35,7 +48,7 @@ const WELL_MS = 150_000
 export class FaultStory {
   readonly world: FaultWorld
   readonly #t: Test
-  readonly #lines = new Map<MachinePath, { readonly line: CommandLine; readonly environment: object }>()
+  readonly #lines = new Map<string, { readonly line: CommandLine; readonly environment: object }>()
   readonly #began = performance.now()
 
   constructor(t: Test, world: FaultWorld) {
@@ -63,9 +76,13 @@ export class FaultStory {
 
   async finds(round: readonly Fault[]): Promise<void> {
     await Promise.all(
-      round.flatMap(({ name, found }) =>
-        Object.entries(found).map(([place, codes]) => this.#waitFor(place as MachinePath, codes, name)),
-      ),
+      round.map(async ({ name, found, ends }) => {
+        const call = typeof ends === 'string' ? undefined : ends
+        const seen = Object.entries(found).map(([place, codes]) => this.#waitFor(place as MachinePath, codes, name))
+        // Before the fault is seen, a call arrives anyway.
+        if (call?.at === undefined) await Promise.all(seen)
+        await Promise.all([...seen, ...(call === undefined ? [] : [this.#waitForEnd(call, name)])])
+      }),
     )
   }
 
@@ -97,6 +114,24 @@ export class FaultStory {
     this.#t.ok(isFound, what, { said })
   }
 
+  async #waitForEnd(call: CallEnd, name: string): Promise<void> {
+    const wanted = callEndText(call)
+    let last: PathExplanation | undefined
+    const isFound = await eventually(
+      async () => {
+        last = await this.#explain(call)
+        return callEndOf(last) === wanted
+      },
+      { deadlineMs: FOUND_MS, intervalMs: 1000 },
+    ).catch(() => false)
+    const what = `${name}: a call from ${call.from} to ${call.to} is ${wanted}`
+    this.#t.comment(`${this.#seconds()} s: ${what}`)
+    const steps = last?.steps.map(({ station, decision, reason, message, notes }) =>
+      JSON.stringify([station, decision, reason, message, notes]),
+    )
+    this.#t.ok(isFound, what, { said: last && callEndOf(last), steps })
+  }
+
   #seconds(): number {
     return Math.round((performance.now() - this.#began) / 100) / 10
   }
@@ -110,14 +145,26 @@ export class FaultStory {
     return problems.filter(({ reason }) => reason !== 'AllPodsExposed')
   }
 
-  /** The command line runs with the clock that the machine has now. */
-  #lineAt(place: MachinePath): CommandLine {
+  /** The other site is asked by its files, which all machines of this test can read. */
+  async #explain({ from, to, asks }: CallEnd): Promise<PathExplanation> {
+    const site = this.world[from.split('/')[0] as 'milano']
+    const other = asks === undefined ? [] : ['--to-site', this.world[asks].file]
+    const words = ['--site', site.file, ...other, '--machines', '-o', 'json']
+    const { podAddress } = machineOf(this.world, from)
+    const result = await this.#lineAt(from, 'explain').run(['explain', podAddress, to, ...words])
+    if (result.stdout === '') throw new Error(result.stderr)
+    return JSON.parse(result.stdout) as PathExplanation
+  }
+
+  /** The command line runs with the clock that the machine has now. Each command has its own, so none waits. */
+  #lineAt(place: MachinePath, command = 'diagnose'): CommandLine {
     const { netns, environment } = machineOf(this.world, place)
-    const known = this.#lines.get(place)
+    const key = `${place} ${command}`
+    const known = this.#lines.get(key)
     if (known?.environment === environment && !known.line.isOver) return known.line
     known?.line.close()
     const line = new CommandLine(netns, environment)
-    this.#lines.set(place, { line, environment })
+    this.#lines.set(key, { line, environment })
     return line
   }
 }

@@ -1,5 +1,7 @@
 /** A fault of the failure table, as it is made on plain sites and undone. */
 import { once } from 'node:events'
+import type { Outcome, PathExplanation, Station } from '../../../explain/path/document.ts'
+import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import type { Netns } from '../../support/netns.ts'
 import type { Machine, PlainSite, PlainWorld } from './plain-sites.ts'
 
@@ -16,10 +18,36 @@ export const MACHINES: readonly MachinePath[] = ['milano/gw1', 'milano/gw2', 'pa
 
 export type Undo = () => void | Promise<void>
 
+/** A call by the address of a machine among its pods, and where `sealane explain` says that it ends. */
+export interface CallEnd {
+  readonly from: MachinePath
+  /** As the argument of the command. */
+  readonly to: string
+  /** The site that is also asked. Absent: what the calling side knows is enough. */
+  readonly asks?: 'milano' | 'paris' | 'roma'
+  /** Default: UNREACHABLE. */
+  readonly outcome?: Outcome
+  /** The first step that ends all packets, or some of them. Absent if the call arrives. */
+  readonly at?: readonly [Station, ReasonCode]
+}
+
+/** The step that decides about a call, as `CallEnd` has it. */
+export function callEndOf({ outcome, failing, steps }: PathExplanation): string {
+  const partly = outcome === 'AMBIGUOUS' ? steps.find(({ decision }) => decision === 'partly') : undefined
+  const decisive = failing ?? partly
+  return [outcome, ...(decisive === undefined ? [] : [decisive.station, decisive.reason ?? '-'])].join(' ')
+}
+
+export function callEndText({ outcome = 'UNREACHABLE', at }: CallEnd): string {
+  return [outcome, ...(at ?? [])].join(' ')
+}
+
 export interface Fault {
   readonly name: string
   /** What `sealane diagnose` finds on which machine: the reason codes of all problems, the most important first. */
   readonly found: Partial<Readonly<Record<MachinePath, readonly string[]>>>
+  /** A call that the fault ends, or may be expected to end. A text: why it ends none. */
+  readonly ends: CallEnd | string
   readonly inject: (world: FaultWorld) => Undo | Promise<Undo>
 }
 

@@ -37,6 +37,7 @@ const ROOM: readonly Fault[] = [
   {
     name: 'a gateway is of a much later release',
     found: { 'milano/gw1': ['VersionSkew'], 'milano/gw2': ['VersionSkew'] },
+    ends: 'it speaks the protocol of the others',
     inject: async ({ milano }) => {
       const gw2 = milano.machine('gw2')
       const own = gw2.program
@@ -52,6 +53,7 @@ const ROOM: readonly Fault[] = [
   {
     name: 'the table of connections is full',
     found: { 'paris/gw1': ['ConnectionTableFull'] },
+    ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', at: ['node', 'ConnectionTableFull'] },
     inject: (world) => manyConnections(machineOf(world, 'paris/gw1')),
   },
 ]
@@ -61,6 +63,7 @@ const SETTINGS: readonly Fault[] = [
   {
     name: 'the DNS asks itself for other names',
     found: { 'roma/gw1': ['DnsLoop'] },
+    ends: { from: 'roma/gw1', to: 'web.shop', asks: 'paris', at: ['name', 'DnsLoop'] },
     inject: ({ roma }) =>
       otherSpec(roma, "listen: ['10.62.1.1:53']", "listen: ['10.62.1.1:53'], upstreams: ['10.62.1.1:53']"),
   },
@@ -70,11 +73,13 @@ const ROUTES: readonly Fault[] = [
   {
     name: 'somebody deletes the routes',
     found: { 'milano/gw1': ['KernelRoutesMissing'] },
+    ends: { from: 'milano/gw1', to: '10.52.1.1', asks: 'paris', at: ['node', 'KernelRoutesMissing'] },
     inject: (world) => repeating(machineOf(world, 'milano/gw1').netns, `ip route flush table ${ROUTE_TABLE_LANES}`),
   },
   {
     name: 'a clock is ten minutes ahead, and all certificates count',
     found: { 'paris/gw1': ['BrokerClockDiffers'] },
+    ends: 'tunnels compare no clocks and use no certificates',
     inject: async ({ paris }) => {
       const gw1 = paris.machine('gw1')
       const again = async (environment: NodeJS.ProcessEnv): Promise<void> => {
@@ -93,6 +98,7 @@ const NARROW: readonly Fault[] = [
   {
     name: 'long packets vanish on the way',
     found: { 'milano/gw1': ['PathMtuReduced'], 'roma/gw1': ['PathMtuReduced'] },
+    ends: { from: 'milano/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'REACHABLE' },
     inject: async (world) => {
       const { internet, milano, roma } = world
       const calls = [milano.machine('gw1'), roma.machine('gw1')].map((from) => callsWithLongPackets(from, '10.52.1.1'))
@@ -114,6 +120,7 @@ const DEAD: readonly (readonly Fault[])[] = [
     {
       name: 'one of two gateways is dead',
       found: { 'milano/gw1': ['GatewaySilent'], 'paris/gw1': ['FarGatewayUnreached'] },
+      ends: { from: 'paris/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
       inject: async ({ milano }) => {
         const gw2 = milano.machine('gw2')
         await gw2.lose()
@@ -128,6 +135,7 @@ const DEAD: readonly (readonly Fault[])[] = [
     {
       name: 'the only process of a site is dead',
       found: { 'roma/gw1': ['NothingRuns'] },
+      ends: { from: 'milano/gw1', to: '10.62.1.1', asks: 'roma', outcome: 'REACHABLE' },
       inject: async ({ roma }) => {
         await kill(roma.machine('gw1'))
         return () => roma.up('gw1')
@@ -140,6 +148,7 @@ const DEAD: readonly (readonly Fault[])[] = [
 export const HIDDEN: Fault = {
   name: 'two sites are behind address translation that lets nobody in',
   found: { 'paris/gw1': ['NeitherEndCallable'], 'roma/gw1': ['NeitherEndCallable'] },
+  ends: { from: 'paris/gw1', to: '10.62.1.1', at: ['link', 'NeitherEndCallable'] },
   inject: ({ internet }) => hide(internet),
 }
 
@@ -159,6 +168,7 @@ const CLOCKS: readonly Fault[] = [
   {
     name: 'a clock is two days off, and a certificate has ended',
     found: { 'roma/gw1': ['CertificateExpired'], 'paris/gw1': ['ClockDiffers'] },
+    ends: 'tunnels compare no clocks and use no certificates',
     inject: async ({ broker, roma, startBroker }) => {
       const again = async (environment: NodeJS.ProcessEnv, flags: readonly string[] = []): Promise<void> => {
         await Promise.all([broker, roma.machine('gw1')].map((machine) => kill(machine)))

@@ -35,6 +35,7 @@ const GW1 = '192.0.11.2'
 export const PORT_TAKEN: Fault = {
   name: 'another program has the port of a gateway',
   found: { 'roma/gw1': ['PortTaken'] },
+  ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', at: ['link', 'PortTaken'] },
   inject: (world) => program(machineOf(world, 'roma/gw1').netns, SQUATTER),
 }
 
@@ -48,22 +49,32 @@ const KERNELS: readonly Fault[] = [
   {
     name: 'sources are checked strictly',
     found: { 'milano/gw1': ['StrictReversePath'] },
+    ends: {
+      from: 'milano/gw1',
+      to: '10.62.1.1',
+      asks: 'roma',
+      outcome: 'AMBIGUOUS',
+      at: ['gateway', 'StrictReversePath'],
+    },
     inject: (world) =>
       insisting(machineOf(world, 'milano/gw1').netns, '/proc/sys/net/ipv4/conf/sealane0/rp_filter', '1'),
   },
   {
     name: 'a process may open few files',
     found: { 'milano/gw2': ['FilesNearlyOut'] },
+    ends: 'it is a limit that is near',
     inject: (world) => fewFiles(machineOf(world, 'milano/gw2').pid),
   },
   {
     name: 'the kernel hands on nothing',
     found: { 'paris/gw1': ['ForwardingOff'] },
+    ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', at: ['node', 'ForwardingOff'] },
     inject: (world) => insisting(machineOf(world, 'paris/gw1').netns, '/proc/sys/net/ipv4/ip_forward', '0'),
   },
   {
     name: 'the disk of the state is full',
     found: { 'roma/gw1': ['DiskFull'] },
+    ends: { from: 'roma/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
     inject: ({ roma }) => fill(join(roma.folder, 'state', 'fill')),
   },
 ]
@@ -73,16 +84,19 @@ const TABLES: readonly Fault[] = [
   {
     name: 'a firewall hands on nothing',
     found: { 'milano/gw1': ['FirewallDrops'] },
+    ends: { from: 'milano/gw1', to: '10.62.1.1', asks: 'roma', at: ['node', 'FirewallDrops'] },
     inject: (world) => firewall(machineOf(world, 'milano/gw1').netns, chain('forward', '', 'drop')),
   },
   {
     name: 'a firewall keeps callers from the DNS',
     found: { 'milano/gw2': ['DnsServerSilent'] },
+    ends: { from: 'milano/gw2', to: 'web.shop', asks: 'paris', at: ['name', 'DnsServerSilent'] },
     inject: (world) => firewall(machineOf(world, 'milano/gw2').netns, chain('input', 'udp dport 53 drop')),
   },
   {
     name: 'the whole ruleset is flushed',
     found: { 'paris/gw1': ['KernelTableMissing'] },
+    ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', at: ['gateway', 'KernelTableMissing'] },
     inject: (world) => repeating(machineOf(world, 'paris/gw1').netns, 'nft flush ruleset'),
   },
 ]
@@ -92,31 +106,46 @@ const NONE = '{ clusterIP: None, ports: [{ port: 80 }] }'
 /** Faults of DNS queries and of exports. */
 const SERVICES: readonly (readonly Fault[])[] = [
   [
-    exported('a ServiceExport without a Service', 'milano', 'NoService', service('ghost', '{}').slice(1)),
+    exported(
+      'a ServiceExport without a Service',
+      'milano',
+      'NoService',
+      { from: 'roma/gw1', to: 'ghost.shop', asks: 'milano', at: ['name', 'NoService'] },
+      service('ghost', '{}').slice(1),
+    ),
     {
       name: 'the way to the broker is closed',
       found: { 'paris/gw1': ['BrokerSilent'] },
+      ends: 'members call each other without the broker',
       inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('output', 'tcp dport 7443 drop')),
     },
     {
       name: 'the server that the DNS asks is dead',
       found: { 'roma/gw1': ['DnsUpstreamSilent'] },
+      ends: { from: 'roma/gw1', to: 'web.shop', asks: 'paris', outcome: 'REACHABLE' },
       inject: ({ broker }) => firewall(broker.netns, chain('input', `udp dport ${UPSTREAM.port} drop`)),
     },
   ],
   [
-    exported('an export of a system namespace', 'milano', 'NamespaceNotAllowed', [
-      namespace('kube-system'),
-      ...service('core', NONE, 'kube-system'),
-    ]),
-    exported('an export to a namespace that nobody else has', 'paris', 'NotImported', [
-      namespace('alone'),
-      ...service('web', NONE, 'alone', '10.52.1.1'),
-    ]),
+    exported(
+      'an export of a system namespace',
+      'milano',
+      'NamespaceNotAllowed',
+      { from: 'roma/gw1', to: 'core.kube-system', asks: 'milano', at: ['name', 'NamespaceNotAllowed'] },
+      [namespace('kube-system'), ...service('core', NONE, 'kube-system')],
+    ),
+    exported(
+      'an export to a namespace that nobody else has',
+      'paris',
+      'NotImported',
+      { from: 'roma/gw1', to: 'web.alone', asks: 'paris', at: ['name', 'NotImported'] },
+      [namespace('alone'), ...service('web', NONE, 'alone', '10.52.1.1')],
+    ),
     exported(
       'an export of a Service that is only a name',
       'roma',
       'InvalidServiceType',
+      { from: 'milano/gw1', to: 'alias.shop', asks: 'roma', at: ['name', 'InvalidServiceType'] },
       service('alias', '{ type: ExternalName, externalName: example.com }'),
     ),
   ],
@@ -124,6 +153,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
     {
       name: 'the only gateway has no address that others could call',
       found: { 'paris/gw1': ['GatewayWithoutIPv4'] },
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'UNDETERMINED' },
       inject: ({ paris }) => {
         const node = (address: string): readonly string[] => [
           `apiVersion: v1\nkind: Node\nmetadata: { name: gw1 }\nspec: { podCIDRs: [10.52.1.0/24] }\n` +
@@ -140,10 +170,19 @@ const SERVICES: readonly (readonly Fault[])[] = [
       'a pod outside the ranges with which its site has joined',
       'roma',
       'AddressOutsidePods',
+      { from: 'milano/gw1', to: 'lost.shop', asks: 'roma', at: ['backends', 'AddressOutsidePods'] },
       service('lost', NONE, 'shop', '10.99.1.1'),
     ),
   ],
-  [exported('a Service whose name is too long', 'milano', 'NotReadable', service('x'.repeat(64), NONE))],
+  [
+    exported(
+      'a Service whose name is too long',
+      'milano',
+      'NotReadable',
+      'no name of DNS has it',
+      service('x'.repeat(64), NONE),
+    ),
+  ],
   [
     {
       name: 'no pod of a service is ready',
@@ -152,6 +191,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
         'milano/gw2': ['ImportsWithoutBackends'],
         'roma/gw1': ['ImportsWithoutBackends'],
       },
+      ends: { from: 'roma/gw1', to: 'web.shop', asks: 'paris', at: ['backends', 'ImportsWithoutBackends'] },
       inject: ({ paris }) => {
         paris.export('web', paris.machine('gw1'), false)
         return () => paris.export('web', paris.machine('gw1'))
@@ -171,6 +211,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'a firewall lets no UDP in',
       found: { 'paris/gw1': ['FirewallDrops'], 'milano/gw1': ['UdpOneWay'] },
+      ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', at: ['link', 'FirewallDrops'] },
       inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('input', `udp dport ${LANES} drop`)),
     },
   ],
@@ -178,6 +219,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'a firewall lets no UDP out',
       found: { 'paris/gw1': ['FirewallDrops'] },
+      ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', at: ['link', 'FirewallDrops'] },
       inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('output', `udp sport ${LANES} drop`)),
     },
   ],
@@ -185,6 +227,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'UDP to one site is dropped on the way',
       found: { 'paris/gw1': ['AllClustersCutOff'], 'milano/gw1': ['UdpOneWay'] },
+      ends: { from: 'milano/gw1', to: '10.52.1.1', at: ['link', 'UdpOneWay'] },
       inject: ({ internet }) => firewall(internet, chain('forward', `ip daddr ${PARIS} udp dport ${LANES} drop`)),
     },
   ],
@@ -192,6 +235,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'UDP of one site is dropped on the way, both ways',
       found: { 'paris/gw1': ['AllClustersCutOff'], 'milano/gw1': ['ClusterCutOff'], 'roma/gw1': ['ClusterCutOff'] },
+      ends: { from: 'roma/gw1', to: '10.52.1.1', at: ['link', 'ClusterCutOff'] },
       inject: ({ internet }) => firewall(internet, chain('forward', udpOf(PARIS))),
     },
   ],
@@ -199,6 +243,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'UDP of one of two gateways is dropped on the way',
       found: { 'milano/gw1': ['GatewayCutOff'], 'paris/gw1': ['FarGatewayUnreached'] },
+      ends: { from: 'paris/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
       inject: ({ internet }) => firewall(internet, chain('forward', udpOf(GW1))),
     },
   ],
@@ -206,6 +251,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'a third of the packets is lost',
       found: { 'paris/gw1': ['LinkLossy'] },
+      ends: 'packets that are lost are sent again',
       inject: ({ internet }) =>
         firewall(internet, chain('forward', `ip daddr ${PARIS} meta l4proto udp numgen random mod 3 == 0 drop`)),
     },
@@ -217,6 +263,7 @@ const HANGING: readonly Fault[] = [
   {
     name: 'the only gateway hangs',
     found: { 'roma/gw1': ['NotAnswered'] },
+    ends: { from: 'milano/gw1', to: '10.62.1.1', asks: 'roma', outcome: 'REACHABLE' },
     inject: (world) => {
       const gw1 = machineOf(world, 'roma/gw1')
       gw1.signal('SIGSTOP')
@@ -258,6 +305,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
         'paris/gw1': ['BrokerAddressFailing'],
         'roma/gw1': ['BrokerAddressFailing'],
       },
+      ends: 'members call each other without the broker',
       inject: ({ broker }) => firewall(broker.netns, chain('input', `ip daddr ${SECOND_ADDRESS} tcp dport 7443 drop`)),
     },
   ],
@@ -265,6 +313,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
     {
       name: 'the broker hangs',
       found: { 'milano/gw1': ['BrokerLate'], 'paris/gw1': ['BrokerLate'], 'roma/gw1': ['BrokerLate'] },
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'REACHABLE' },
       inject: ({ broker }) => {
         broker.signal('SIGSTOP')
         return () => broker.signal('SIGCONT')
@@ -275,6 +324,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
     {
       name: 'the broker is down',
       found: { 'milano/gw1': ['BrokerSilent'], 'paris/gw1': ['BrokerSilent'], 'roma/gw1': ['BrokerSilent'] },
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'REACHABLE' },
       inject: async (world) => {
         world.broker.signal('SIGKILL')
         await world.broker.ended()
@@ -284,7 +334,14 @@ const BROKERS: readonly (readonly Fault[])[] = [
   ],
   // The undo withdraws the record and needs its acknowledgement at once, so no other fault of the broker follows
   // directly.
-  [{ name: 'the disk of the broker is slow', found: { 'roma/gw1': ['StoreSlow'] }, inject: slowDisk }],
+  [
+    {
+      name: 'the disk of the broker is slow',
+      found: { 'roma/gw1': ['StoreSlow'] },
+      ends: 'members call each other without the broker',
+      inject: slowDisk,
+    },
+  ],
 ]
 
 export const ROUNDS: readonly (readonly Fault[])[] = [KERNELS, TABLES, ...SERVICES, HANGING, ...WAYS, ...BROKERS]
@@ -310,10 +367,17 @@ function namespace(name: string): string {
   return `apiVersion: v1\nkind: Namespace\nmetadata: { name: ${name} }`
 }
 
-function exported(name: string, site: 'milano' | 'paris' | 'roma', code: string, documents: readonly string[]): Fault {
+function exported(
+  name: string,
+  site: 'milano' | 'paris' | 'roma',
+  code: string,
+  ends: Fault['ends'],
+  documents: readonly string[],
+): Fault {
   return {
     name,
     found: { [`${site}/gw1` satisfies MachinePath]: [code] },
+    ends,
     inject: (world) => {
       world[site].write('fault', documents)
       return () => world[site].write('fault', undefined)
@@ -326,6 +390,7 @@ function conflict(name: string, code: string, first: string, second: string): Fa
   return {
     name,
     found: { 'milano/gw1': [code], 'roma/gw1': [code] },
+    ends: 'the older export counts, and is called',
     inject: ({ milano, roma }) => {
       milano.write('fault', service('db', first, 'shop', '10.42.1.1'))
       roma.write('fault', service('db', second, 'shop', '10.62.1.1'))

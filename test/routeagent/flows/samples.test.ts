@@ -8,7 +8,7 @@ import type { EndpointSlice, KubeObject, Namespace, Pod, ServiceImport } from '.
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CallParties } from '../../../routeagent/flows/call-parties.ts'
-import { CallSamples, MAX_FLOW_LINES } from '../../../routeagent/flows/call-samples.ts'
+import { type CallBegun, CallSamples, MAX_FLOW_LINES } from '../../../routeagent/flows/call-samples.ts'
 import { addressFamily } from '../../../routeagent/world/address-family.ts'
 import { LazyInformer } from '../../../routeagent/world/read-world.ts'
 import { growth, processorMs } from '../../support/growth.ts'
@@ -119,12 +119,16 @@ const back = (packet: LoggedPacket, change: Partial<LoggedPacket> = {}): LoggedP
 function samples() {
   const clock = new FakeClock()
   const times: [service: string | undefined, ms: number][] = []
-  const made = new CallSamples(clock, parties(), ({ service }, ms) => times.push([service, ms]))
-  return { clock, times, made }
+  const begun: CallBegun[] = []
+  const made = new CallSamples(clock, parties(), {
+    onTime: ({ service }, ms) => times.push([service, ms]),
+    onBegun: (call) => begun.push(call),
+  })
+  return { clock, times, begun, made }
 }
 
 t.test('outcomes', async (t) => {
-  const { made, times, clock } = samples()
+  const { made, times, begun, clock } = samples()
   const udp = { ...SYN, protocol: 'udp' }
   made.take(SYN)
   made.take(back(SYN))
@@ -162,6 +166,24 @@ t.test('outcomes', async (t) => {
   await clock.advance(10_000)
   made.expire()
   t.match(made.lines.at(-1), { outcome: 'unanswered', reason: 'CallUnanswered', number: 6 })
+  made.take({ ...SYN, sourcePort: 40_009 })
+  made.take(back({ ...SYN, sourcePort: 40_009 }, { prefix: 'followed' }))
+  t.match(made.lines.at(-1), { outcome: 'answered', reason: undefined })
+  t.same(
+    begun.map(({ protocol, outcome, sourcePort }) => `${protocol} ${sourcePort} ${outcome}`),
+    [
+      'tcp 40000 answered',
+      'tcp 40001 refused',
+      'udp 40000 answered',
+      'udp 40002 refused',
+      'tcp 40000 refused',
+      'tcp 40003 unanswered',
+      'tcp 40009 followed',
+    ],
+  )
+  const [followed] = begun.slice(-1)
+  if (followed !== undefined) made.timedOut(followed)
+  t.match(made.lines.at(-1), { outcome: 'timed-out', reason: 'CallTimedOut', from: { pod: 'web' }, port: 8080 })
 })
 
 t.test('bounds', async (t) => {

@@ -193,7 +193,11 @@ function connect(gw: NodeProcess, worker: NodeProcess): void {
   worker.report(gw, isStateOf('worker'))
 }
 
-async function untilReported({ gwProcess, workerProcess, parisProcess }: Omit<Processes, 'startGw' | 'startWorker'>): Promise<void> {
+async function untilReported({
+  gwProcess,
+  workerProcess,
+  parisProcess,
+}: Omit<Processes, 'startGw' | 'startWorker'>): Promise<void> {
   const say = (): string => [gwProcess, workerProcess, parisProcess].map((process) => process.errors).join('\n')
   const up = (process: NodeProcess): boolean =>
     JSON.stringify(process.get('Gateway', 'gw') ?? '').includes('"state":"up"')

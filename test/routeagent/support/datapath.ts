@@ -141,7 +141,7 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[], init: R
   const flows = new Conntrack({ clock })
   const packetLog = new NetlinkPacketLog({ clock })
   const bridgePorts = new SysfsBridgePorts(devices)
-  const kernel = { nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), flows, packetLog, bridgePorts }
+  const kernel = { nft, nft6, routes, nextHops, sysctl: new ProcSysctl(), flows, lookup: flows, packetLog, bridgePorts }
   const counting = countsCalls === undefined ? {} : { countsCalls }
   const deps = { api, ...kernel, ...counting, clock, logger, metrics, status }
   const config = {

@@ -97,7 +97,7 @@ t.test('the labels that a join gave to virtual nodes go, those of a user stay', 
   await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
   const left = await admin.list('v1', 'Node', {})
   t.strictSame(
-    left.map(({ metadata }) => Object.values(metadata.labels ?? {}).filter((value) => value !== null)),
+    left.map(({ metadata }) => Object.values<string | null>(metadata.labels ?? {}).filter((value) => value !== null)),
     [[], ['true']],
   )
 })

@@ -62,13 +62,29 @@ t.test('both ends are bound after four questions each, and stay bound', async (t
   t.equal(ends.stage.bindings.paths().length, 2)
   await run(ends, 2000)
   for (const { caller, at } of ends.calls)
-    t.match(caller.state, { is: 'bound', isFarBound: true, seen: parseAddressPort(at) })
+    t.match(caller.state, { is: 'bound', far: { mapping: 'unknown' }, seen: parseAddressPort(at) })
   const a = ends.calls[0]?.caller.state
   t.ok(a?.is === 'bound' && ends.stage.bindings.openPorts().includes(a.at.port))
 
   const asked = await run(ends, 240_000)
   t.ok(asked <= 2 * (240 / 8 + 2), `${asked} questions in 4 minutes`)
   t.equal(ends.stage.bindings.paths().length, 2)
+})
+
+t.test('each end learns where the other is seen, of what kind its NAT is, and since when', async (t) => {
+  const { stage, ends } = twoEnds()
+  const [a, b] = ends
+  if (a === undefined || b === undefined) throw new Error('ends')
+  const toA = stage.bind(a, b, A)
+  await stage.clock.advance(5000)
+  const toB = stage.bind(b, a, B)
+  await stage.clock.advance(700)
+  const seen = stage.prove(a, b, { at: A, port: toA, mapping: 'addressDependent' })
+  t.match(seen, { seen: parseAddressPort(A), far: { at: parseAddressPort(B), mapping: 'unknown', sharedMs: 700 } })
+  t.match(stage.prove(b, a, { at: B, port: toB }), { far: { at: parseAddressPort(A), mapping: 'addressDependent' } })
+  const moved = '198.51.100.1:40002'
+  t.match(stage.prove(a, b, { at: moved, port: toA }), { seen: parseAddressPort(moved), far: { sharedMs: 0 } })
+  t.match(stage.prove(b, a, { at: B, port: toB }), { far: { at: parseAddressPort(moved), sharedMs: 0 } })
 })
 
 t.test('lost packets delay an end', async (t) => {

@@ -6,6 +6,7 @@ import {
   ANSWER_BYTES,
   BIND_MAGIC,
   type BindAnswer,
+  MAPPINGS,
   QUESTION_BYTES,
   REFUSALS,
   bindKey,
@@ -25,7 +26,8 @@ const id = fc.uint8Array({ minLength: 8, maxLength: 8 }).map((octets) => Buffer.
 const cookie = fc.uint8Array({ minLength: 16, maxLength: 16 }).map((octets) => Buffer.from(octets))
 const counter = fc.maxSafeNat()
 const port = fc.integer({ min: 1, max: 65_535 })
-const question = fc.record({ from: id, to: id, counter, cookie })
+const mapping = fc.constantFrom(...MAPPINGS)
+const question = fc.record({ from: id, to: id, counter, cookie, mapping })
 const head = { from: id, to: id, counter }
 const address = fc.bigInt({ min: 0n, max: 0xffffffffn }).map((value) => ({ family: 4, value }) as const)
 const answer: fc.Arbitrary<BindAnswer> = fc.oneof(
@@ -36,9 +38,14 @@ const answer: fc.Arbitrary<BindAnswer> = fc.oneof(
     type: fc.constant('bound' as const),
     port,
     seen: fc.record({ address, port }),
-    isFarBound: fc.boolean(),
+    far: fc.record({ at: fc.record({ address, port }), mapping, sharedMs: fc.integer({ min: 0, max: 0xffffffff }) }),
     lifeMs: fc.integer({ min: 1, max: 0xffffffff }),
     cookie,
+  }),
+  fc.record({
+    ...{ ...head, type: fc.constant('bound' as const), port, cookie },
+    seen: fc.record({ address, port }),
+    lifeMs: fc.integer({ min: 1, max: 0xffffffff }),
   }),
   fc.record({
     ...head,
@@ -75,13 +82,19 @@ t.test('an answer is never longer than its question, and neither begins like a p
   const ends = { from: '00'.repeat(8), to: '11'.repeat(8), counter: 7 }
   const cookie = Buffer.alloc(16)
   const said = encodeAnswer({ ...ends, type: 'challenge', cookie }, KEY)
-  t.ok(said.length <= encodeQuestion({ ...ends, cookie }, KEY).length)
+  t.ok(said.length <= encodeQuestion({ ...ends, cookie, mapping: 'unknown' }, KEY).length)
   // Types 1 to 4 of WireGuard, and the four zeros before IKE in UDP (RFC 3948).
   for (const word of [0x01000000, 0x02000000, 0x03000000, 0x04000000, 0]) t.not(BIND_MAGIC, word)
 })
 
 t.test('one octet that was changed', async (t) => {
-  const one = { from: '00'.repeat(8), to: '11'.repeat(8), counter: 7, cookie: Buffer.alloc(16) }
+  const one = {
+    from: '00'.repeat(8),
+    to: '11'.repeat(8),
+    counter: 7,
+    cookie: Buffer.alloc(16),
+    mapping: 'unknown' as const,
+  }
   const bytes = encodeQuestion(one, KEY)
   const said = encodeAnswer({ ...one, type: 'assigned', port: 4601 }, KEY)
   const unread: number[] = []

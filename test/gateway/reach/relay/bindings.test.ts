@@ -40,7 +40,13 @@ t.test('two ends are bound, each at a port of its own', async (t) => {
     { from: parseAddressPort(B), port: toB, to: parseAddressPort(A), leaves: toA, member: 2 },
   ])
   const answer = stage.prove(a, b, { at: A, port: toA })
-  t.match(answer, { type: 'bound', port: toA, isFarBound: true, lifeMs: BIND_LIFE_MS, seen: parseAddressPort(A) })
+  t.match(answer, {
+    type: 'bound',
+    port: toA,
+    far: { mapping: 'unknown', sharedMs: 0 },
+    lifeMs: BIND_LIFE_MS,
+    seen: parseAddressPort(A),
+  })
 })
 
 t.test('a binding lives for 30 s, and its ports until nothing has passed for 5 minutes', async (t) => {

@@ -3,6 +3,8 @@ import fc from 'fast-check'
 import t from 'tap'
 import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import {
+  PUNCH_SETTLES_MS,
+  PunchedLinks,
   RELAY_FAILS_MS,
   RETURN_APART_MS,
   RETURN_LONGEST_MS,
@@ -232,4 +234,21 @@ t.test('a link that came back begins with short pauses again, unless it goes dow
     t.equal(tries.look([base], from + wantMs - 1).size, 0, say)
     t.equal(tries.look([base], from + wantMs).size, 1, say)
   }
+})
+
+t.test('links that do not work where probes passed go back to their relays', async (t) => {
+  const [place, other, relay] = ['192.0.2.1:20000', '192.0.2.1:20001', '203.0.113.1:4601'].map((text) =>
+    parseAddressPort(text),
+  )
+  if (place === undefined || other === undefined || relay === undefined) throw new Error('places')
+  const story = (...looks: readonly (readonly [ms: number, at: typeof place, state: LinkInUse['state']])[]) => {
+    const links = new PunchedLinks()
+    const punched = new Map([['roma', place]])
+    return looks.map(([ms, at, state]) => links.look([{ key: 'roma', at, state }], punched, ms).join())
+  }
+  t.strictSame(story([0, relay, 'up'], [400, place, 'up'], [90_000, place, 'up']), ['', '', ''])
+  t.strictSame(story([0, place, 'up'], [5000, place, 'down']), ['', 'roma'], 'at once')
+  t.strictSame(story([0, relay, 'up'], [2000, place, 'down'], [PUNCH_SETTLES_MS, place, 'down']), ['', '', 'roma'])
+  t.strictSame(story([0, relay, 'up'], [PUNCH_SETTLES_MS, relay, 'up']), ['', 'roma'], 'the far end stays at the relay')
+  t.strictSame(story([0, other, 'up'], [PUNCH_SETTLES_MS, other, 'up']), ['', ''], 'the far end has moved it')
 })

@@ -123,6 +123,27 @@ t.test('mistakes in the site file', (t) => {
       '10.42.0.1',
       ['site.yaml:11:48: spec.dns.upstreams[0]: expected another DNS server, 10.42.0.1:53 is in spec.dns.listen'],
     ],
+    [
+      'dns listens at a multicast group',
+      '10.42.0.1:53',
+      '224.0.0.251:53',
+      ['site.yaml:11:19: spec.dns.listen[0]: expected an address of a node, 224.0.0.251:53 is a multicast group'],
+    ],
+    [
+      'dns listens at an IPv6 multicast group',
+      '10.42.0.1:53',
+      '[ff02::fb]:53',
+      ['site.yaml:11:19: spec.dns.listen[0]: expected an address of a node, [ff02::fb]:53 is a multicast group'],
+    ],
+    [
+      'dns listens twice at one address',
+      "'10.42.0.1:53'",
+      "'10.42.0.1:53', '[fd00::1]:53', '[fd00:0::1]:53', '10.42.0.1:5353', '10.42.0.1:53'",
+      [
+        'site.yaml:11:51: spec.dns.listen[2]: expected an address:port of its own, spec.dns.listen[1] has [fd00:0::1]:53 already',
+        'site.yaml:11:87: spec.dns.listen[4]: expected an address:port of its own, spec.dns.listen[0] has 10.42.0.1:53 already',
+      ],
+    ],
     ['a misspelt kind', 'kind: Site', 'kind: site', ['site.yaml:2:7: kind: expected one of Site, got "site"']],
     [
       'unknown fields, all of them',
@@ -178,7 +199,6 @@ t.test('mistakes in the folder of objects', (t) => {
       '192.168.1.2',
       'gw2.example.org',
       [
-        'site.yaml:10:15: spec.gateways[1].node: no file of objects has Node gw2; did you mean gw1?',
         'objects/nodes.yaml:11:52: status.addresses[0].address: expected an IPv4 or IPv6 address such as 10.42.0.7, got "gw2.example.org"',
       ],
     ],
@@ -257,6 +277,30 @@ t.test('mistakes in the folder of objects', (t) => {
   for (const [name, from, to, want] of rows) {
     t.strictSame(check(SITE, NODES.replace(from, to)), want, name)
   }
+  const nowhere = [
+    ['0.0.0.0', '0.0.0.0/8 of hosts that have no address yet'],
+    ['127.0.0.1', '127.0.0.0/8 of loopback addresses'],
+    ['169.254.1.1', '169.254.0.0/16 of link-local addresses'],
+    ['224.0.0.5', '224.0.0.0/4 of multicast groups'],
+    ['255.255.255.255', '255.255.255.255/32 of broadcasts'],
+  ] as const
+  for (const [address, range] of nowhere) {
+    const reason = `expected an address at which other nodes reach Node gw2, ${address} is in ${range}`
+    const want = [`objects/nodes.yaml:11:52: status.addresses: ${reason}`]
+    t.strictSame(check(SITE, NODES.replace('192.168.1.2', address)), want, address)
+  }
+  for (const address of ['::', '::1', 'fe80::1', 'ff02::1']) {
+    const more = `192.168.1.2 }, { type: InternalIP, address: '${address}'`
+    t.match(check(SITE, NODES.replace('192.168.1.2', more)), [/ reach Node gw2, /], address)
+  }
+  t.strictSame(
+    check(SITE, NODES.slice(0, NODES.indexOf('---')), { 'broken.yaml': SERVICE.replace('80', '"x"') }),
+    [
+      'site.yaml:10:15: spec.gateways[1].node: no file of objects has Node gw2; did you mean gw1?',
+      'objects/broken.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "x"',
+    ],
+    'a broken file that does not name the Node',
+  )
   t.strictSame(
     check(SITE, NODES, { 'other.yaml': NODES.slice(0, NODES.indexOf('---')) }),
     ['objects/other.yaml:1:1: Node gw1 is also in objects/nodes.yaml:1; remove one of the two'],
@@ -316,8 +360,6 @@ t.test('files that cannot be read at all', (t) => {
     'site.yaml:1:1: no such file',
   ])
   t.strictSame(problemsOf({ ...folder, objects: [{ file: '/s/objects/a.yaml', unreadable: 'not a regular file' }] }), [
-    'site.yaml:9:15: spec.gateways[0].node: no file of objects has Node gw1',
-    'site.yaml:10:15: spec.gateways[1].node: no file of objects has Node gw2',
     'objects/a.yaml:1:1: not a regular file',
   ])
   t.end()

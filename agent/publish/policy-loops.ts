@@ -1,7 +1,4 @@
-/**
- * Writes the status of each traffic policy: whether it is in force, what its author should know, and which cluster gets
- * which share of its services.
- */
+/** Write into the status of each access and traffic policy whether it is in force, and what its author should know. */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
 import { clustersWithoutEgress } from '../../model/access/access.ts'
@@ -15,7 +12,70 @@ import {
 } from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
+import { PolicyConditions } from './plan-policy-conditions.ts'
 import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-traffic-conditions.ts'
+
+/** A person reads the condition, and many policies, imports and members change together. */
+const LOOK_MS = 500
+
+export interface AccessPolicyLoopDeps extends LoopParts {
+  readonly api: ClusterApi
+  readonly writer: MirrorWriter
+}
+
+export interface AccessPolicyLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly loop: LoopInit
+}
+
+const ACCESS_KINDS = ['AccessPolicy', 'ClusterAccessPolicy', 'ServiceExport', 'Cluster'] as const
+
+/** Reports in the condition Valid of each access policy whether it is in force, and what its author should know. */
+export class AccessPolicyLoop {
+  readonly #deps: AccessPolicyLoopDeps
+  readonly #own: string
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  readonly #conditions = new PolicyConditions()
+
+  constructor(deps: AccessPolicyLoopDeps, { own, loop }: AccessPolicyLoopInit) {
+    this.#deps = deps
+    this.#own = own
+    const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'access-policies'), timing, (signal) => this.#round(signal))
+    const { api } = deps
+    const poke = (): void => this.#loop.poke()
+    for (const kind of ACCESS_KINDS) this.#subscriptions.add(api.cache(kind).onChange(poke))
+    this.#subscriptions.add(api.cache('Membership').onChange(poke))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { api, writer, clock } = this.#deps
+    // Members and exports that are not read yet would be reported as missing.
+    if (!ACCESS_KINDS.every((kind) => api.cache(kind).synced)) return
+    const exports = api.cache('ServiceExport').list()
+    const changed = this.#conditions.plan(
+      {
+        self: this.#own,
+        clustersetDefault: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.accessDefault,
+        policies: api.cache('AccessPolicy').list(),
+        clusterPolicies: api.cache('ClusterAccessPolicy').list(),
+        clusters: api.cache('Cluster').list(),
+        exports: new Set(exports.map(({ metadata }) => serviceKey(metadata.namespace ?? '', metadata.name))),
+      },
+      clock.now(),
+    )
+    const failures = await writer.applyStatuses(changed, signal)
+    const failure = failures.find(({ code }) => code !== 'NotFound')
+    if (failure !== undefined) throw failure
+  }
+}
 
 export interface TrafficPolicyLoopDeps extends LoopParts {
   readonly api: ClusterApi
@@ -31,9 +91,7 @@ export interface TrafficPolicyLoopInit {
 
 /** Kinds on which conditions depend. */
 const STATED = ['TrafficPolicy', 'ClusterTrafficPolicy', 'ServiceImport', 'Cluster'] as const
-const KINDS = [...STATED, 'EndpointSlice', 'Node'] as const
-/** A person reads the condition, and many imports and members change together. */
-const LOOK_MS = 500
+const TRAFFIC_KINDS = [...STATED, 'EndpointSlice', 'Node'] as const
 /** Readiness may flip all the time: shares are planned, and the status of a policy is written, at most this often. */
 const SHARES_MS = 5000
 
@@ -43,6 +101,7 @@ interface Written {
   readonly at: number
 }
 
+/** Also writes which cluster gets which share of the services of a traffic policy. */
 export class TrafficPolicyLoop {
   readonly #deps: TrafficPolicyLoopDeps
   readonly #own: string
@@ -79,7 +138,7 @@ export class TrafficPolicyLoop {
   async run(signal: AbortSignal): Promise<void> {
     const { api } = this.#deps
     // Members and imports that are not read yet would be reported as missing.
-    const isRead = await Promise.all(KINDS.map((kind) => api.cache(kind).whenSynced(signal))).then(
+    const isRead = await Promise.all(TRAFFIC_KINDS.map((kind) => api.cache(kind).whenSynced(signal))).then(
       () => true,
       () => false,
     )

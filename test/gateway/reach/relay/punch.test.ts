@@ -1,0 +1,255 @@
+/** Two ends behind NATs find a place to call each other, or do not, and send no more than they may. */
+import fc from 'fast-check'
+import t from 'tap'
+import type { NatMapping } from '../../../../gateway/reach/relay/bind-frame.ts'
+import { PROBE_BYTES, decodeProbe, encodeProbe, probeKey } from '../../../../gateway/reach/relay/punch-frame.ts'
+import {
+  FIRST_TRY_MS,
+  LONGEST_TRY_PAUSE_MS,
+  PROBES_TO_ADDRESS,
+  ProbeBudget,
+  Punch,
+  ReplayWindow,
+  TRY_MS,
+  observedMapping,
+  tryTimes,
+} from '../../../../gateway/reach/relay/punch.ts'
+import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
+
+const KEY = probeKey({ secret: Buffer.alloc(32, 7), clusterset: 'alps', identities: ['paris', 'oslo'] })
+const [PARIS, OSLO] = ['11'.repeat(8), '22'.repeat(8)]
+const RELAY = '203.0.113.9:4601'
+
+/** RFC 4787: how a NAT maps (section 4.1) and whom it lets in (section 5). */
+interface NatKind {
+  readonly maps: 'alike' | 'each'
+  readonly lets: 'anyone' | 'address' | 'port'
+}
+
+const OPEN: NatKind = { maps: 'alike', lets: 'anyone' }
+const ADDRESS: NatKind = { maps: 'alike', lets: 'address' }
+const PORT: NatKind = { maps: 'alike', lets: 'port' }
+const SYMMETRIC: NatKind = { maps: 'each', lets: 'port' }
+const MAPPING_OF = { alike: 'endpointIndependent', each: 'addressDependent' } as const
+
+class Nat {
+  readonly #kind: NatKind
+  readonly #address: string
+  /** Mapped ports, by destination; one for all where the NAT maps alike. */
+  readonly #mapped = new Map<string, number>()
+  /** Destinations of packets, by mapped port. */
+  readonly #sent = new Map<number, Set<string>>()
+
+  constructor(kind: NatKind, address: string) {
+    this.#kind = kind
+    this.#address = address
+  }
+
+  /** Where a packet to this destination comes from. */
+  out(to: string): string {
+    const name = this.#kind.maps === 'alike' ? '' : to
+    const port = this.#mapped.get(name) ?? 20_000 + this.#mapped.size
+    this.#mapped.set(name, port)
+    this.#sent.set(port, (this.#sent.get(port) ?? new Set()).add(to))
+    return `${this.#address}:${port}`
+  }
+
+  lets(from: string, to: string): boolean {
+    const [address = '', port] = to.split(':')
+    const sent = this.#sent.get(Number(port))
+    if (address !== this.#address || sent === undefined) return false
+    const isKnown = [...sent].some((one) => one.split(':')[0] === from.split(':')[0])
+    return this.#kind.lets === 'anyone' || (this.#kind.lets === 'address' ? isKnown : sent.has(from))
+  }
+}
+
+interface End {
+  readonly punch: Punch
+  readonly nat: Nat
+  readonly seen: AddressPort
+  readonly mapping: NatMapping
+}
+
+class Pair {
+  nowMs = 5000
+  packets = 0
+  /** A packet was answered by a longer one. */
+  isAmplified = false
+  readonly ends: readonly [End, End]
+  readonly #isLost: () => boolean
+
+  constructor([a, b]: readonly [NatKind, NatKind], { isLost = (): boolean => false } = {}) {
+    const end = (kind: NatKind, address: string, own: string, far: string): End => {
+      const nat = new Nat(kind, address)
+      const mapping = MAPPING_OF[kind.maps]
+      const punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true })
+      return { punch, nat, mapping, seen: parseAddressPort(nat.out(RELAY)) }
+    }
+    this.ends = [end(a, '198.51.100.1', PARIS, OSLO), end(b, '192.0.2.1', OSLO, PARIS)]
+    this.#isLost = isLost
+    const sharedSinceMs = this.nowMs
+    for (const [i, one] of this.ends.entries()) {
+      const far = this.ends[i === 0 ? 1 : 0]
+      one.punch.know({ places: [far.seen], own: one.mapping, far: far.mapping, sharedSinceMs })
+    }
+  }
+
+  /** The second end is `lateMs` behind the first. */
+  run(ms: number, lateMs = 0): void {
+    for (const untilMs = this.nowMs + ms; this.nowMs < untilMs; this.nowMs += 50) {
+      for (const [i, { punch }] of this.ends.entries())
+        this.#send(i, punch.next(i === 1 ? this.nowMs - lateMs : this.nowMs, this.nowMs))
+    }
+  }
+
+  #send(i: number, packets: readonly { readonly bytes: Buffer; readonly to: AddressPort }[]): void {
+    const [end, far] = i === 0 ? this.ends : [this.ends[1], this.ends[0]]
+    for (const { bytes, to } of packets) {
+      this.packets += 1
+      const text = formatAddressPort(to)
+      const from = end.nat.out(text)
+      if (this.#isLost() || !far.nat.lets(from, text)) continue
+      const taken = far.punch.take(bytes, parseAddressPort(from), { nowMs: this.nowMs, wallMs: this.nowMs })
+      this.isAmplified ||= taken.packets.some((one) => one.bytes.length > bytes.length)
+      this.#send(1 - i, taken.packets)
+    }
+  }
+}
+
+t.test('which pairs of NATs find a place', async (t) => {
+  const kinds = { OPEN, ADDRESS, PORT, SYMMETRIC }
+  const fails = ['PORT SYMMETRIC', 'SYMMETRIC PORT', 'SYMMETRIC SYMMETRIC']
+  for (const [nameA, a] of Object.entries(kinds)) {
+    for (const [nameB, b] of Object.entries(kinds)) {
+      for (const lateMs of [0, 1000]) {
+        const pair = new Pair([a, b])
+        pair.run(9000, lateMs)
+        const isFound = pair.ends.some(({ punch }) => punch.place !== undefined)
+        t.notOk(pair.isAmplified)
+        t.equal(isFound, !fails.includes(`${nameA} ${nameB}`), `${nameA} ${nameB}, ${lateMs} ms apart`)
+      }
+    }
+  }
+  const hopeless = new Pair([SYMMETRIC, SYMMETRIC])
+  hopeless.run(120_000)
+  t.equal(hopeless.packets, 0, 'not tried at all')
+})
+
+t.test('lost packets', async (t) => {
+  let state = 7
+  const isLost = (): boolean => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
+    return (state >>> 16) % 10 < 2
+  }
+  let found = 0
+  for (let i = 0; i < 50; i++) {
+    const pair = new Pair([PORT, PORT], { isLost })
+    pair.run(9000)
+    if (pair.ends.some(({ punch }) => punch.place !== undefined)) found += 1
+  }
+  t.ok(found >= 45, `${found} of 50 at the first try with a fifth lost`)
+})
+
+t.test('times of tries are the same for both ends', async (t) => {
+  t.strictSame(tryTimes(FIRST_TRY_MS - 1), { lastMs: undefined, nextMs: FIRST_TRY_MS })
+  t.strictSame(tryTimes(FIRST_TRY_MS), { lastMs: FIRST_TRY_MS, nextMs: 61_000 })
+  t.strictSame(tryTimes(420_999), { lastMs: 181_000, nextMs: 421_000 })
+  fc.assert(
+    fc.property(fc.integer({ min: FIRST_TRY_MS, max: 0xffffffff }), (ms) => {
+      const { lastMs = Infinity, nextMs } = tryTimes(ms)
+      t.ok(lastMs <= ms && ms < nextMs && nextMs - lastMs <= LONGEST_TRY_PAUSE_MS)
+    }),
+    { numRuns: 20 },
+  )
+})
+
+t.test('a relay that lies makes an end send a third party ten packets, then ever fewer', async (t) => {
+  const budget = new ProbeBudget()
+  const punches = Array.from({ length: 20 }, () => {
+    return new Punch({ own: PARIS, far: OSLO, key: KEY, budget, mayProbe: () => true })
+  })
+  const sent: number[] = []
+  let port = 1024
+  for (let nowMs = 0; nowMs < 3_600_000; nowMs += 500) {
+    for (const punch of punches) {
+      port = port >= 65_535 ? 1024 : port + 1
+      const places = [parseAddressPort(`192.0.2.66:${port}`)]
+      punch.know({ places, own: 'unknown', far: 'unknown', sharedSinceMs: nowMs - FIRST_TRY_MS })
+      for (const _packet of punch.next(nowMs, nowMs)) sent.push(nowMs)
+    }
+  }
+  t.equal(sent.filter((ms) => ms < 60_000).length, PROBES_TO_ADDRESS)
+  t.ok(sent.length <= 7 * PROBES_TO_ADDRESS, `${sent.length} in an hour`)
+  const refusing = new Punch({ own: PARIS, far: OSLO, key: KEY, budget: new ProbeBudget(), mayProbe: () => false })
+  refusing.know({ places: [parseAddressPort('10.42.0.1:4500')], own: 'unknown', far: 'unknown', sharedSinceMs: 0 })
+  t.strictSame(refusing.next(FIRST_TRY_MS, 0), [])
+})
+
+t.test('a place that is lost is tried again after a pause', async (t) => {
+  const pair = new Pair([PORT, PORT])
+  pair.run(9000)
+  const [{ punch }] = pair.ends
+  t.ok(punch.place)
+  t.equal(punch.dueMs(pair.nowMs), Infinity)
+  punch.lost(pair.nowMs)
+  t.equal(punch.place, undefined)
+  const dueMs = punch.dueMs(pair.nowMs) - pair.nowMs
+  t.ok(dueMs > 20_000 && dueMs <= 60_000, `${dueMs} ms`)
+  pair.run(dueMs + TRY_MS)
+  t.ok(punch.place, 'and found again')
+})
+
+t.test('messages that prove nothing', async (t) => {
+  const at = parseAddressPort('192.0.2.1:20000')
+  const [own, far] = [PARIS, OSLO]
+  const now = { nowMs: 100, wallMs: 100 }
+  const punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true })
+  const probe = { type: 'probe', from: far, to: own, counter: 5000, place: at } as const
+  t.equal(punch.take(encodeProbe(probe, KEY), at, now).packets[0]?.bytes.length, PROBE_BYTES)
+  t.strictSame(punch.take(encodeProbe(probe, KEY), at, now).packets, [], 'the same again')
+  t.strictSame(punch.take(encodeProbe({ ...probe, counter: 1000 }, KEY), at, now).packets, [], 'an old one')
+  const mirrored = { ...probe, counter: 6000, from: own, to: far }
+  t.strictSame(punch.take(encodeProbe(mirrored, KEY), at, now).packets, [], 'one of its own')
+  t.strictSame(punch.take(encodeProbe({ ...probe, counter: 6000 }, Buffer.alloc(32)), at, now).packets, [], 'no key')
+  for (let counter = 90; counter < 120; counter++)
+    punch.take(encodeProbe({ ...mirrored, type: 'answer', counter }, KEY), parseAddressPort('192.0.2.7:1'), now)
+  t.equal(punch.place, undefined, 'answers from elsewhere')
+})
+
+t.test('octets', async (t) => {
+  const one = { type: 'answer', from: PARIS, to: OSLO, counter: 7, place: parseAddressPort('192.0.2.1:20000') } as const
+  const bytes = encodeProbe(one, KEY)
+  t.strictSame(decodeProbe(bytes, KEY), one)
+  for (let i = 0; i < bytes.length; i++) {
+    const changed = Buffer.from(bytes)
+    changed.writeUInt8(changed.readUInt8(i) ^ 1, i)
+    t.equal(decodeProbe(changed, KEY), undefined)
+  }
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 100 }), (octets) => {
+      t.equal(decodeProbe(Buffer.from(octets), KEY), undefined)
+    }),
+  )
+  const window = new ReplayWindow()
+  t.strictSame(
+    [5, 3, 5, 3, 9000, 4, 8999].map((counter) => window.accept(counter)),
+    [...[true, true, false, false, true, false, true]],
+  )
+})
+
+t.test('of what kind a NAT is', async (t) => {
+  const see = (lane: number, relay: string, seen: string) => {
+    return { lane, relay: parseAddressPort(relay).address, seen: parseAddressPort(seen) }
+  }
+  const [one, two] = ['203.0.113.1:1', '203.0.113.2:1']
+  const cases: readonly (readonly [NatMapping, ReturnType<typeof see>[]])[] = [
+    ['unknown', []],
+    ['unknown', [see(0, one, '198.51.100.1:1')]],
+    ['unknown', [see(0, one, '198.51.100.1:1'), see(0, one, '198.51.100.1:2')]],
+    ['unknown', [see(0, one, '198.51.100.1:1'), see(1, two, '198.51.100.1:2')]],
+    ['endpointIndependent', [see(0, one, '198.51.100.1:1'), see(0, two, '198.51.100.1:1')]],
+    ['addressDependent', [see(0, one, '198.51.100.1:1'), see(0, two, '198.51.100.1:2')]],
+    ['addressDependent', [see(0, one, '198.51.100.1:1'), see(0, two, '198.51.100.2:1')]],
+  ]
+  for (const [want, observations] of cases) t.equal(observedMapping(observations), want)
+})

@@ -1,0 +1,24 @@
+import t from 'tap'
+import { linkRung } from '../../../model/lanes/lanes.ts'
+import type { Endpoint, EndpointCandidate } from '../../../model/model.ts'
+
+const at = (...kinds: EndpointCandidate['kind'][]): Endpoint => {
+  const candidates = kinds.map((kind, i) => ({ kind, address: `192.0.2.${i + 1}`, port: 4500 }))
+  return { spec: { candidates } } as unknown as Endpoint
+}
+const OPEN = at('public', 'private')
+const HIDDEN = at('private', 'observed')
+const HERE = { usingAddress: '192.0.2.9:40000', usingNat: true }
+
+t.test('the rung of a link', async (t) => {
+  const cases: readonly (readonly [string | undefined, ...Parameters<typeof linkRung>])[] = [
+    [undefined, { usingNat: false }, HIDDEN, HIDDEN],
+    ['relayed', { ...HERE, usingRelay: 'milano' }, HIDDEN, HIDDEN],
+    ['punched', HERE, HIDDEN, HIDDEN],
+    ['direct', { ...HERE, usingNat: false }, HIDDEN, HIDDEN],
+    ['direct', HERE, OPEN, HIDDEN],
+    ['direct', HERE, HIDDEN, OPEN],
+    ['direct', HERE, undefined, HIDDEN],
+  ]
+  for (const [want, ...init] of cases) t.equal(linkRung(...init), want)
+})
