@@ -23,7 +23,14 @@ import {
 import { BackendCheckLoop, type CheckBackend } from './backends/backends.ts'
 import { type GatewayMarker, ReplacementLoop } from './gateways/gateways.ts'
 import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
-import { type ChangeMembership, RefusedMembership, StatedAccessLoop, hasLeft } from './membership/membership.ts'
+import {
+  type ChangeMembership,
+  type NoteRelays,
+  RefusedMembership,
+  RelayTicketLoop,
+  StatedAccessLoop,
+  hasLeft,
+} from './membership/membership.ts'
 import { type AgentConfig, type AgentMetrics, MirrorWriter, SharedFindings, agentMetrics } from './loop/loop.ts'
 import { DerivedLoop, InterestLoop, MirrorLoop } from './mirror/mirror.ts'
 import { AccessPolicyLoop, PublishLoop, ReportLoop, TrafficPolicyLoop } from './publish/publish.ts'
@@ -39,6 +46,8 @@ export interface AgentDeps extends ComponentDeps {
   readonly gatewayMarker?: GatewayMarker
   /** Changes fields of the Membership. If absent, the agent writes the whole object. */
   readonly changeMembership?: ChangeMembership
+  /** Changes the annotation about relays on port 443. If absent, the agent writes the whole object. */
+  readonly noteRelays?: NoteRelays
   /** Checks a backend of this cluster's own services. Absent in a Kubernetes cluster, whose kubelets check pods. */
   readonly checkBackend?: CheckBackend
   /** Called with the reason why the broker does not accept this cluster as a member, or with undefined if it does. */
@@ -209,6 +218,7 @@ function makeLoops(
   const policies = new AccessPolicyLoop({ ...parts, writer }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, gateways }, config)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
+  const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays }, config)
   const others = [
     derived,
     policies,
@@ -220,6 +230,7 @@ function makeLoops(
     gateways,
     freshness,
     ...orphans,
+    tickets,
     ...clusterDns,
     ...replacement,
     ...backends,

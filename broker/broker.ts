@@ -389,6 +389,7 @@ export class Broker implements BrokerApi {
 
   #onSettings(): void {
     this.#hub.reportAccess(this.#words.accessDefault)
+    this.#hub.reportRelays(this.#deps.log.get('settings', SETTINGS_KEY)?.relays)
   }
 
   #noteFollows({ cluster }: Peer, follows: boolean): void {

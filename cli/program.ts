@@ -17,6 +17,7 @@ import {
   addMachineCommand,
   addMembersCommand,
   addProbeCommand,
+  addRelayCommand,
   addServiceCommand,
   addShowCommand,
   addSiteCommand,
@@ -52,6 +53,7 @@ export function buildProgram(
     })
     .helpCommand(false)
   addBrokerCommand(program, context)
+  addRelayCommand(program, context)
   addTokenCommand(program, context)
   addClusterCommand(program, context)
   addJoinCommand(program, context)

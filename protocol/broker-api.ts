@@ -278,6 +278,8 @@ export type WatchMessage =
       readonly keepsToInterest?: true
       /** The default of the clusterset. Absent if it was never set, which means `allow`. */
       readonly accessDefault?: AccessDefault
+      /** As in `relays`. Absent if none were ever set. */
+      readonly relays?: readonly string[]
     }
   | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
   /**
@@ -331,6 +333,8 @@ export type WatchMessage =
   | ({ readonly t: 'authorities' } & Authorities)
   /** Sent when the default of the clusterset has changed, for services without a policy. */
   | { readonly t: 'access'; readonly accessDefault: AccessDefault }
+  /** Sent when the relays on port 443 have changed: all addresses, which the member checks (readRelayAddress()). */
+  | { readonly t: 'relays'; readonly relays: readonly string[] }
 
 export interface Authorities {
   readonly bundle: readonly string[]

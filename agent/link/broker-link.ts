@@ -120,12 +120,20 @@ export interface StatedAccess {
   onChange(listener: () => void): () => void
 }
 
+export interface StatedRelays {
+  /** Relays on port 443, as a broker has stated them last. Undefined while none has. Each is a valid address. */
+  get(): readonly string[] | undefined
+  onChange(listener: () => void): () => void
+}
+
 export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
   /** Absent if the broker states no default. */
   readonly access?: StatedAccess
+  /** Absent if the broker states none. */
+  readonly relays?: StatedRelays
   /** Sets the namespaces whose records are needed here; undefined for all. Until the first call, none are requested. */
   setInterest(namespaces: ReadonlySet<string> | undefined): void
   /** The problem of the connection as text. Undefined if there is none. */

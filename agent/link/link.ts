@@ -7,5 +7,6 @@ export type {
   Publisher,
   ReplicaView,
   StatedAccess,
+  StatedRelays,
 } from './broker-link.ts'
 export { type LinkDeps, openBrokerLink } from './protocol-link.ts'

@@ -26,6 +26,7 @@ import type {
   Publisher,
   ReplicaView,
   StatedAccess,
+  StatedRelays,
 } from './broker-link.ts'
 import { CertificateRenewal, isAboutMember } from './certificate-renewal.ts'
 
@@ -128,6 +129,7 @@ class ProtocolLink implements BrokerLink {
   readonly replica: ReplicaView
   readonly contact: ContactView
   readonly access: StatedAccess
+  readonly relays: StatedRelays
   readonly #deps: LinkDeps
   readonly #publish: PublishSession
   readonly #watch: WatchSession
@@ -143,6 +145,7 @@ class ProtocolLink implements BrokerLink {
     const watched = new Listeners<[readonly ReplicaChange[]]>()
     const exported = new Listeners()
     const stated = new Listeners()
+    const relayed = new Listeners()
     const word = new HeardAccess()
     const connect = (): BrokerClient => this.#client
     const held = new HeldRecords(clock, replica)
@@ -179,6 +182,7 @@ class ProtocolLink implements BrokerLink {
       onAccessDefault: () => {
         if (word.take(this.#watch.accessDefault(), this.#publish.keepsToOffers)) stated.call()
       },
+      onRelays: () => relayed.call(),
       waitsForInterest: deps.followsInterest === true,
       onContact: (silent) => {
         contact.set(silent)
@@ -194,6 +198,7 @@ class ProtocolLink implements BrokerLink {
       },
     })
     this.contact = contact
+    this.relays = { get: () => this.#watch.relays(), onChange: (listener) => relayed.add(listener) }
     this.access = { get: () => word.latest, onChange: (listener) => stated.add(listener) }
     this.#renewal = new CertificateRenewal(
       {

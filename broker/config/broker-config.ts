@@ -56,6 +56,8 @@ export interface BrokerConfig {
   readonly limits: BrokerLimits
   /** Whether services without a policy are offered to all members. Absent: as the store has it, at first `allow`. */
   readonly defaultAccess?: AccessDefault
+  /** Addresses of relays on port 443, which all members get (model/lanes/relay-address.ts). Default: none. */
+  readonly relays?: readonly string[]
   /** ServerLimits.connectionAgeMs and drainMs, for one of several replicas. Default 0. */
   readonly connectionAgeMs?: number
   readonly drainMs?: number

@@ -61,6 +61,7 @@ export class WatchHub {
   #authorities: AuthoritiesMessage | undefined
   /** The default of the clusterset, as the latest message. Undefined if it was never set. */
   #access: AccessMessage | undefined
+  #relays: RelaysMessage | undefined
 
   /**
    * `quota`: the default for members without one of their own. `addresses`: host:port at which members find the broker
@@ -140,6 +141,14 @@ export class WatchHub {
   reportAccess(accessDefault: AccessDefault | undefined): void {
     if (accessDefault === this.#access?.accessDefault) return
     this.#access = accessDefault === undefined ? undefined : { t: 'access', accessDefault }
+    this.#wakeAll()
+  }
+
+  /** Sends every watcher the relays on port 443, if they have changed. Undefined if none were ever set. */
+  reportRelays(relays: readonly string[] | undefined): void {
+    if (relays?.join() === this.#relays?.relays.join() && (relays === undefined) === (this.#relays === undefined))
+      return
+    this.#relays = relays === undefined ? undefined : { t: 'relays', relays }
     this.#wakeAll()
   }
 
@@ -241,6 +250,7 @@ export class WatchHub {
       exported: interest === undefined ? undefined : { waiting: [], at: undefined, own: undefined },
       hasSkipped: false,
       access: undefined,
+      relays: undefined,
       said: 0,
       takesPacked: takes.includes('zstd'),
       takesOwners: takes.includes('owners'),
@@ -293,11 +303,13 @@ export class WatchHub {
     }
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
     cursor.access = this.#access
+    cursor.relays = this.#relays
     return {
       ...{ t: 'reset', epoch, resumed },
       ...(this.#addresses.length === 0 ? {} : { addresses: this.#addresses }),
       ...(cursor.exported === undefined ? {} : { keepsToInterest: true }),
       ...(cursor.access === undefined ? {} : { accessDefault: cursor.access.accessDefault }),
+      ...(cursor.relays === undefined ? {} : { relays: cursor.relays.relays }),
     }
   }
 
@@ -426,6 +438,10 @@ export class WatchHub {
       cursor.access = this.#access
       if (this.#access !== undefined) return this.#access
     }
+    if (cursor.relays !== this.#relays) {
+      cursor.relays = this.#relays
+      if (this.#relays !== undefined) return this.#relays
+    }
     if (cursor.contact === this.#contact) return undefined
     // At the same interval, the stream is told that it may skip changes that were not for it, so that it resumes from
     // there.
@@ -467,6 +483,7 @@ export class WatchHub {
 
 type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
 type AccessMessage = Extract<WatchMessage, { t: 'access' }>
+type RelaysMessage = Extract<WatchMessage, { t: 'relays' }>
 type AuthoritiesMessage = Extract<WatchMessage, { t: 'authorities' }>
 
 interface Cursor {
@@ -497,4 +514,5 @@ interface Cursor {
   contact: ContactMessage | undefined
   authorities: AuthoritiesMessage | undefined
   access: AccessMessage | undefined
+  relays: RelaysMessage | undefined
 }

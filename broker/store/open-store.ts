@@ -76,7 +76,15 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
     // An operator may have changed it since, and a restart must not open what was closed.
     const accessDefault = stored?.accessDefault ?? config.defaultAccess
     // All else stays, also what a later release has written: its replicas may run beside this one.
-    const kept: SettingsRow = { ...stored, ...wanted, ...(accessDefault === undefined ? {} : { accessDefault }) }
+    // Without a word on relays, a member keeps those that it has heard of. So an empty list is kept once there was one.
+    const { relays = [] } = config
+    const stating = relays.length === 0 && stored?.relays === undefined ? {} : { relays }
+    const kept: SettingsRow = {
+      ...stored,
+      ...wanted,
+      ...stating,
+      ...(accessDefault === undefined ? {} : { accessDefault }),
+    }
     if (JSON.stringify(stored) === JSON.stringify(kept)) return
     for (const field of FIXED) {
       if (stored !== undefined && stored[field] !== wanted[field]) {

@@ -253,6 +253,8 @@ export interface SettingsRow {
   readonly quota?: MemberQuota
   /** Whether services without a policy are offered to all members. Absent: it was never set, and they are. */
   readonly accessDefault?: AccessDefault
+  /** Relays on port 443, as the most recently started broker is configured. Absent: none were ever set. */
+  readonly relays?: readonly string[]
   /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */
   readonly offers?: true
   /**

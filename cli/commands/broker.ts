@@ -3,6 +3,7 @@ import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
 import { parsePrefix } from '../../model/addresses/addresses.ts'
+import { MAX_RELAYS, RELAY_ADDRESS_FORM, readRelayAddress } from '../../model/lanes/lanes.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
 import { DEFAULT_RENEWAL_GRACE_MS, MAX_RENEWAL_GRACE_MS } from '../../protocol/identity/identity.ts'
 import { UserError, parseHostPort } from '../../runtime/runtime.ts'
@@ -57,6 +58,7 @@ interface ServeOptions {
   readonly acceptEmpty?: true | number
   readonly approve?: true | 'yes' | 'no'
   readonly defaultAccess?: 'allow' | 'deny'
+  readonly relay?: readonly string[]
   readonly auditLog: string
   readonly auditLogSize: number
   readonly auditLogKeep: number
@@ -125,6 +127,11 @@ const label =
   (flag: string) =>
   (text: string): string =>
     parseDnsLabel(text, flag)
+
+const relayAddress = (text: string): string => {
+  if (readRelayAddress(text) !== undefined) return text
+  throw new UserError(`--relay ${JSON.stringify(text)}: expected ${RELAY_ADDRESS_FORM}`, { exitCode: 2 })
+}
 
 /** File names become absolute, because other commands read them later from another working directory. */
 function storeOf(options: ServeOptions): EtcdStoreConfig | undefined {
@@ -246,6 +253,11 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         ['allow', 'deny'] as const,
       ).env('SEALANE_DEFAULT_ACCESS'),
     )
+    .option(
+      '--relay <url>',
+      'relay on port 443 (sealane relay serve) that members use where no UDP passes; may be given several times',
+      collect(relayAddress),
+    )
     .addOption(
       new Option(
         '--audit-log <file>',
@@ -330,9 +342,14 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
       const keys = authorityOf(options)
-      const { adminListen = '', ...rest } = options
+      const { adminListen = '', relay = [], ...rest } = options
+      if (relay.length > MAX_RELAYS)
+        throw new UserError(`--relay: ${relay.length} addresses: expected at most ${MAX_RELAYS}`, { exitCode: 2 })
       const admin = adminListen === '' ? {} : { adminListen }
-      await serveBrokerProcess({ ...rest, ...admin, approve, advertise, ...more, ...audited, ...keys, store }, signal)
+      await serveBrokerProcess(
+        { ...rest, ...admin, relays: relay, approve, advertise, ...more, ...audited, ...keys, store },
+        signal,
+      )
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

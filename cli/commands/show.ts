@@ -14,7 +14,7 @@ import {
   notLinkedMembers,
   printable,
 } from '../../model/model.ts'
-import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type Column,
@@ -132,7 +132,7 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
 }
 
 function rungText({ rung, usingRelay, usingNat }: ConnectionRow): string {
-  if (usingRelay !== undefined) return `relayed by ${usingRelay}`
+  if (usingRelay !== undefined) return rung === RUNG_TCP_443 ? usingRelay : `relayed by ${usingRelay}`
   return rung === 'direct' && usingNat ? 'direct, NAT' : (rung ?? '-')
 }
 

@@ -28,6 +28,7 @@ export interface BrokerProcessInit {
   readonly acceptEmptyAtMs?: number
   readonly approve?: boolean
   readonly defaultAccess?: 'allow' | 'deny'
+  readonly relays?: readonly string[]
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
@@ -56,6 +57,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
+    ...(init.relays === undefined ? {} : { relays: init.relays }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),

@@ -148,7 +148,10 @@ async function runMember(
   const local =
     kube === undefined
       ? { checkBackend: backendChecker(deps.clock) }
-      : { askClusterDns: askResolver(), dnsMaps: kube.dnsMaps, changeMembership: kube.changeMembership }
+      : {
+          ...{ askClusterDns: askResolver(), dnsMaps: kube.dnsMaps },
+          ...{ changeMembership: kube.changeMembership, noteRelays: kube.noteRelays },
+        }
   const gatewayMarker = kube?.gatewayMarker
   const nodes = gatewayMarker === undefined ? {} : { gatewayMarker }
   const over = new AbortController()

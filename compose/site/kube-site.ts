@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { DnsMaps } from '../../agent/cluster/cluster.ts'
 import type { GatewayChoice, GatewayMarker } from '../../agent/gateways/gateways.ts'
-import type { ChangeMembership, MembershipAccess } from '../../agent/membership/membership.ts'
+import type { ChangeMembership, MembershipAccess, NoteRelays } from '../../agent/membership/membership.ts'
 import {
   AGENT_LEASE,
   IDENTITY_SECRET,
@@ -28,7 +28,7 @@ import {
   openKubeApi,
 } from '../../kubeapi/kube/kube.ts'
 import { GATEWAY_NODES, REPLACE_GATEWAYS, REPLACE_MISSING, REPLACE_NEVER } from '../../install/workloads/workloads.ts'
-import { type ElectionTiming, LABEL_GATEWAY } from '../../model/lanes/lanes.ts'
+import { type ElectionTiming, LABEL_GATEWAY, RELAYS_ANNOTATION } from '../../model/lanes/lanes.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,
@@ -61,6 +61,8 @@ export interface KubeSite extends MembershipAccess {
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
   /** Patches the fields alone: an apply could undo a concurrent request to leave. */
   readonly changeMembership: ChangeMembership
+  /** Patches that annotation alone, for the same reason. */
+  readonly noteRelays: NoteRelays
   /** The ConfigMaps of the cluster's own DNS, as far as a Role allows them. */
   readonly dnsMaps: DnsMaps
   /** The Leases in the namespace that Sealane is installed in. */
@@ -125,6 +127,10 @@ export async function openKubeSite(
       gatewayChoice,
       changeMembership: async (spec, until) => {
         await api.dynamic.patch(MEMBERSHIP, { spec }, { type: 'merge' }, until)
+      },
+      noteRelays: async (notice, until) => {
+        const annotations = { [RELAYS_ANNOTATION]: notice ?? null }
+        await api.dynamic.patch(MEMBERSHIP, { metadata: { annotations } }, { type: 'merge' }, until)
       },
       leases: api.leases,
       refused: () => api.refused(),

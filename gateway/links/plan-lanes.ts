@@ -33,6 +33,7 @@ import {
   chooseEndpoint,
   isBehindNat,
   isOwnLaneHidden,
+  isWebPlace,
   linkPort,
   ownAddresses,
   planCandidates,
@@ -234,7 +235,9 @@ function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: Rem
  */
 export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<string, number>, overhead: number): number {
   const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
-    choices.flatMap(({ at }) => (at === undefined ? [] : (pathMtu.get(formatAddress(at.address)) ?? [])))
+    choices.flatMap(({ at }) =>
+      at === undefined || isWebPlace(at) ? [] : (pathMtu.get(formatAddress(at.address)) ?? []),
+    )
   const choices = links.map((link) => link.choice)
   const used = pathMtus(choices.filter((choice) => choice.how === 'keep'))
   const known = used.length > 0 ? used : pathMtus(choices)

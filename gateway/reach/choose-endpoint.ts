@@ -2,7 +2,7 @@
 import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
-import { isRelayPort } from './relay/relay.ts'
+import { isRelayPlace } from './relay/relay.ts'
 import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
@@ -206,10 +206,10 @@ function wasDirect({ upAt, candidates }: EndpointChoiceInit): boolean {
   return upAt !== undefined && !mayBeRelay(upAt, { candidates })
 }
 
-/** A port of relays, unless the peer itself announces the place: gateways may use these ports, too. */
+/** A place of relays, unless the peer itself announces it: gateways may use the ports of relays, too. */
 function mayBeRelay(at: AddressPort, { candidates }: Pick<EndpointChoiceInit, 'candidates'>): boolean {
   const address = formatAddress(at.address)
-  return isRelayPort(at.port) && !candidates.some((one) => one.address === address && one.port === at.port)
+  return isRelayPlace(at) && !candidates.some((one) => one.address === address && one.port === at.port)
 }
 
 function staysDirect(init: EndpointChoiceInit): boolean {

@@ -1,5 +1,5 @@
 /** Makes Gateway.status from the plan, the measurements and the state of the kernel. Pure. */
-import { type AddressPort, formatAddress, formatAddressPort } from '../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
@@ -18,12 +18,13 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
+import { RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
-import { type EndpointChoice, type NatMapping, type WhyRelayed, relayOf } from '../reach/reach.ts'
-import { type PublicNameView, healthKey } from '../world/world.ts'
+import { type EndpointChoice, type NatMapping, type WhyRelayed, isWebPlace, relayOf } from '../reach/reach.ts'
+import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {
@@ -251,7 +252,7 @@ function connection(
   const { rttMs, loss } = health?.figures ?? {}
   const handshakeAge = handshakeAgeMs(init, link)
   const state = reportedState(init, key)
-  const relay = usingRelay(relays, link?.at)
+  const relay = usingRelay(relays, link?.at, planned.relayPlaces)
   return {
     cluster: planned.cluster,
     lane: lane.ownLane,
@@ -370,7 +371,12 @@ function relaysInUse({ lanes, laneStates }: StatusInit): readonly RelayInUse[] {
 }
 
 /** The member that relays, by the address to which packets go: a process that has just started has no binding yet. */
-function usingRelay(relays: readonly RelayInUse[], at: AddressPort | undefined): Pick<ConnectionStatus, 'usingRelay'> {
+function usingRelay(
+  relays: readonly RelayInUse[],
+  at: AddressPort | undefined,
+  places: readonly RelayPlace[] = [],
+): Pick<ConnectionStatus, 'usingRelay'> {
+  if (isWebPlace(at)) return { usingRelay: places.find((one) => sameAddressPort(one.at, at))?.cluster ?? RUNG_TCP_443 }
   const relay = relayOf(at, relays)
   return relay === undefined ? {} : { usingRelay: relay.cluster }
 }

@@ -15,6 +15,7 @@ import {
   reportedLoop,
 } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
+import type { ProxyChoice } from '../../runtime/proxy/proxy.ts'
 import type { Cable } from '../cable/cable.ts'
 
 /** What this node knows of the node that takes over its lane. */
@@ -48,6 +49,8 @@ export interface GatewayDeps extends ComponentDeps {
   readonly openProbeSocket?: OpenProbeSocket
   /** Absent: the real TCP probe (runtime/tcp-probe.ts). */
   readonly probeTcp?: TcpProbe
+  /** The proxy that leads to a relay on port 443. Absent: by HTTPS_PROXY and NO_PROXY. */
+  readonly proxies?: ProxyChoice
   /** All addresses of a DNS name. Throws if it has none or nothing answers. Absent: the resolver of the system. */
   readonly resolveName?: (name: string) => Promise<readonly string[]>
   /** Absent: default gateways and name servers are not known. */

@@ -14,6 +14,7 @@ export interface GatewayMetrics {
   readonly transitions: LabelledCounter
   readonly links: Gauge
   readonly laneMtu: Gauge
+  readonly webDropped: Counter
   readonly refusals: Gauge
   readonly probesSent: Counter
   readonly probesAnswered: Counter
@@ -54,9 +55,12 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     ),
     sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since it was last created on the lane device.'),
     transitions: counter('transitions', 'State changes of a connection, by new state.', [...PEER, 'state']),
-    links: gauge('links', 'Links that are up, by rung: direct, punched through the NATs of both ends, or relayed.', [
-      'rung',
-    ]),
+    links: gauge(
+      'links',
+      'Links that are up, by rung: direct, punched through the NATs of both ends, relayed by a member, or tcp-443.',
+      ['rung'],
+    ),
+    webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
     laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
     refusals: gauge(
       'refusals',

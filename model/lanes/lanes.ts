@@ -106,3 +106,16 @@ export {
   portRange,
   publicAddressProblem,
 } from './public-address.ts'
+export {
+  MAX_RELAYS,
+  RELAYS_ANNOTATION,
+  RELAY_ADDRESS_FORM,
+  type RelayAddress,
+  type RelayNotice,
+  RUNG_TCP_443,
+  decodeRelayNotice,
+  encodeRelayNotice,
+  readRelayAddress,
+  relayName,
+  usableRelays,
+} from './relay-address.ts'

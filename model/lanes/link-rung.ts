@@ -1,11 +1,13 @@
 /** By which rung of reach the packets of a link travel. Pure. */
 import type { ConnectionStatus, Endpoint, EndpointCandidate } from '../model.ts'
+import { RUNG_TCP_443 } from './relay-address.ts'
 
 /**
  * Direct: at least one end can be called, by whatever NAT. Punched: neither can, but each sends to the place that the
- * NAT in front of the other one has given it. Relayed: the gateway of a third member forwards the packets.
+ * NAT in front of the other one has given it. Relayed: the gateway of a third member forwards the packets. By TCP 443: a relay on that
+ * port forwards them.
  */
-export const LINK_RUNGS = ['direct', 'punched', 'relayed'] as const
+export const LINK_RUNGS = ['direct', 'punched', 'relayed', RUNG_TCP_443] as const
 export type LinkRung = (typeof LINK_RUNGS)[number]
 
 /** True for a gateway behind NAT that no outside gateway can call, as far as its candidates show. */
@@ -24,6 +26,7 @@ export function linkRung(
   far: Endpoint | undefined,
 ): LinkRung | undefined {
   if (usingAddress === undefined) return undefined
+  if (usingRelay?.startsWith(RUNG_TCP_443) === true) return RUNG_TCP_443
   if (usingRelay !== undefined) return 'relayed'
   const isHiddenEnd = (end: Endpoint | undefined): boolean => end !== undefined && isHidden(end.spec.candidates)
   return usingNat && isHiddenEnd(own) && isHiddenEnd(far) ? 'punched' : 'direct'

@@ -341,9 +341,9 @@ export const PROBE_REASONS = {
     shows: [...DIAGNOSE, 'log of the agent'],
   },
   ProxyRefused: {
-    means: 'The proxy does not answer, or does not connect to the broker.',
+    means: 'The proxy does not answer, or does not connect to the broker or to a relay on port 443.',
     todo: "Check `HTTPS_PROXY` and its password, let the proxy CONNECT to the broker's port, or name the broker in `NO_PROXY`.",
-    shows: [...DIAGNOSE, 'log of the agent'],
+    shows: [...DIAGNOSE, 'log of the agent', 'log of the gateway'],
   },
   UdpOneWay: {
     means: 'Packets of the links to a cluster pass in one direction only.',

@@ -98,6 +98,26 @@ export const LANE_REASONS = {
     todo: 'Correct the A records of the name. Gateways are called by IPv4.',
     shows: ['condition PublicNameResolved of Gateway', 'log of the gateway'],
   },
+  RelayForeignClusterset: {
+    means: 'A relay on port 443 does not trust the authority of this clusterset.',
+    todo: 'Start `sealane relay serve` with `--ca` and the `ca.crt` of this clusterset.',
+    shows: ['log of the gateway'],
+  },
+  RelayRefused: {
+    means: 'A relay on port 443 does not let this gateway in.',
+    todo: 'Read in the message why. If the relay is full, run another one, and name both at the broker.',
+    shows: ['log of the gateway'],
+  },
+  RelayUnreachable: {
+    means: 'A relay on port 443 cannot be reached, or is not the one that its address states.',
+    todo: 'Check `--relay` of the broker with its pin, the firewall, and `HTTPS_PROXY` of the gateway. NTLM is not supported.',
+    shows: ['log of the gateway'],
+  },
+  RelayWrongClock: {
+    means: 'The clocks of this cluster and of a relay on port 443 differ by more than five minutes.',
+    todo: 'Set the clock of the gateway, of the agent, or of the relay.',
+    shows: ['log of the gateway'],
+  },
   PublicPortsOverlap: {
     means: 'Two gateways of this cluster have the same public address, and their public ports overlap.',
     todo: 'Give each of them eight ports of its own: `sealane.io/public-port`, or `publicPort` in site.yaml.',

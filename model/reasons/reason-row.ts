@@ -18,6 +18,7 @@ export type ReasonPlace =
   | `counter of table ${string}`
   | `status of ${string}`
   | 'log of the broker'
+  | 'log of the relay'
   | 'log of the agent'
   | 'log of the gateway'
   | 'log of the routeagent'

@@ -2,6 +2,7 @@
 import { promisify } from 'node:util'
 import { constants, zstdCompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import type { AccessDefault } from '../../model/access/access.ts'
+import { usableRelays } from '../../model/lanes/lanes.ts'
 import { MAX_INTEREST, interestProblem } from '../../model/model.ts'
 import {
   type AskedInterest,
@@ -120,6 +121,7 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
           addresses: [...(message.addresses ?? [])],
           keepsToInterest: message.keepsToInterest,
           accessDefault: message.accessDefault,
+          relays: message.relays === undefined ? undefined : { addresses: [...message.relays] },
         },
       }
     case 'batch':
@@ -142,6 +144,8 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
       return { $case: 'authorities', value: authoritiesToWire(message) }
     case 'access':
       return { $case: 'access', value: { accessDefault: message.accessDefault } }
+    case 'relays':
+      return { $case: 'relays', value: { addresses: [...message.relays] } }
   }
 }
 
@@ -169,6 +173,8 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
         ...(known.value.accessDefault === undefined
           ? {}
           : { accessDefault: accessFromWire(known.value.accessDefault) }),
+        // Invalid addresses do not end the watch.
+        ...(known.value.relays === undefined ? {} : { relays: usableRelays(known.value.relays.addresses) }),
       }
     case 'batch':
       return {
@@ -208,6 +214,8 @@ function watchFromWire(bytes: Uint8Array, unpacks: boolean): WatchMessage | unde
       return { t: 'authorities', ...authoritiesFromWire(known.value) }
     case 'access':
       return { t: 'access', accessDefault: accessFromWire(known.value.accessDefault) }
+    case 'relays':
+      return { t: 'relays', relays: usableRelays(known.value.addresses) }
   }
 }
 

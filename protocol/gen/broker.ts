@@ -294,6 +294,9 @@ export interface WatchMessage {
     | //
     /** A member of an earlier release skips it. */
     { $case: "access"; value: WatchMessage_Access }
+    | //
+    /** A member of an earlier release skips it. */
+    { $case: "relays"; value: WatchMessage_Relays }
     | undefined;
 }
 
@@ -307,12 +310,21 @@ export interface WatchMessage_Reset {
     | boolean
     | undefined;
   /** As in Access. Absent: none is set, or the broker is of a release that knows none. */
-  accessDefault?: string | undefined;
+  accessDefault?:
+    | string
+    | undefined;
+  /** As in the message. Absent: none were ever set, or the broker is of a release that knows none. */
+  relays?: WatchMessage_Relays | undefined;
 }
 
 /** The default of the clusterset for services without a policy has changed: allow or deny. */
 export interface WatchMessage_Access {
   accessDefault: string;
+}
+
+/** Relays on port 443 that gateways may use, all of them: wss://host[:port]/[path][#pin]. */
+export interface WatchMessage_Relays {
+  addresses: string[];
 }
 
 /** Events are RecordEvent messages, encoded once by the broker for all watchers. */
@@ -2940,6 +2952,9 @@ export const WatchMessage: MessageFns<WatchMessage> = {
       case "access":
         WatchMessage_Access.encode(message.message.value, writer.uint32(402).fork()).join();
         break;
+      case "relays":
+        WatchMessage_Relays.encode(message.message.value, writer.uint32(410).fork()).join();
+        break;
     }
     return writer;
   },
@@ -3043,6 +3058,14 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             message.message = { $case: "access", value: WatchMessage_Access.decode(reader, reader.uint32()) };
             continue;
           }
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.message = { $case: "relays", value: WatchMessage_Relays.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3057,7 +3080,14 @@ export const WatchMessage: MessageFns<WatchMessage> = {
 };
 
 function createBaseWatchMessage_Reset(): WatchMessage_Reset {
-  return { epoch: "", resumed: false, addresses: [], keepsToInterest: undefined, accessDefault: undefined };
+  return {
+    epoch: "",
+    resumed: false,
+    addresses: [],
+    keepsToInterest: undefined,
+    accessDefault: undefined,
+    relays: undefined,
+  };
 }
 
 export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
@@ -3076,6 +3106,9 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
     }
     if (message.accessDefault !== undefined) {
       writer.uint32(402).string(message.accessDefault);
+    }
+    if (message.relays !== undefined) {
+      WatchMessage_Relays.encode(message.relays, writer.uint32(410).fork()).join();
     }
     return writer;
   },
@@ -3133,6 +3166,14 @@ export const WatchMessage_Reset: MessageFns<WatchMessage_Reset> = {
             message.accessDefault = reader.string();
             continue;
           }
+          case 51: {
+            if (tag !== 410) {
+              break;
+            }
+
+            message.relays = WatchMessage_Relays.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -3177,6 +3218,52 @@ export const WatchMessage_Access: MessageFns<WatchMessage_Access> = {
             }
 
             message.accessDefault = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Relays(): WatchMessage_Relays {
+  return { addresses: [] };
+}
+
+export const WatchMessage_Relays: MessageFns<WatchMessage_Relays> = {
+  encode(message: WatchMessage_Relays, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.addresses) {
+      writer.uint32(10).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Relays {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Relays();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.addresses.push(reader.string());
             continue;
           }
         }

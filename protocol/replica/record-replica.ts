@@ -216,6 +216,7 @@ export class Replica {
       case 'contact':
       case 'authorities':
       case 'access':
+      case 'relays':
         // These messages concern only the present moment, so nothing is stored.
         return []
     }

@@ -118,6 +118,8 @@ export interface WatchSessionDeps {
   readonly onAuthorities?: (authorities: Authorities) => void
   /** Called when the broker has reported another default of the clusterset: accessDefault(). Must not throw. */
   readonly onAccessDefault?: () => void
+  /** Called when the broker has reported other relays on port 443: relays(). Must not throw. */
+  readonly onRelays?: () => void
   /** Called when the set of namespaces with exports has changed. Must not throw. */
   readonly onExported?: () => void
   /** If true, the session does not start before setInterest() was called. */
@@ -147,6 +149,7 @@ export class WatchSession {
   readonly #brokerClock = new BrokerClock()
   #state: WatchState = { t: 'closed' }
   #accessDefault: AccessDefault | 'none' | undefined
+  #relays: readonly string[] | undefined
   #cancelSave: (() => void) | undefined
   readonly #saves = new SerialQueue()
   /** Undefined to request all namespaces. */
@@ -171,6 +174,11 @@ export class WatchSession {
    */
   accessDefault(): AccessDefault | 'none' | undefined {
     return this.#accessDefault
+  }
+
+  /** The relays on port 443 that the broker reported last. Undefined if it has never reported any. */
+  relays(): readonly string[] | undefined {
+    return this.#relays
   }
 
   /** See BrokerClock.aheadMs(). */
@@ -276,7 +284,8 @@ export class WatchSession {
       return
     }
     if (message.t === 'access' || message.t === 'reset') this.#takeAccess(message.accessDefault ?? 'none')
-    if (message.t === 'access') return
+    if (message.t === 'relays' || message.t === 'reset') this.#takeRelays(message.relays)
+    if (message.t === 'access' || message.t === 'relays') return
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
       logger.error('a record from the broker is malformed; it is left out', {
@@ -301,6 +310,13 @@ export class WatchSession {
     if (accessDefault === this.#accessDefault) return
     this.#accessDefault = accessDefault
     this.#deps.onAccessDefault?.()
+  }
+
+  /** A broker that states none may be of an earlier release, and takes nothing back. */
+  #takeRelays(relays: readonly string[] | undefined): void {
+    if (relays === undefined || relays.join() === this.#relays?.join()) return
+    this.#relays = relays
+    this.#deps.onRelays?.()
   }
 
   #setState(state: WatchState): void {

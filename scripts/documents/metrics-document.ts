@@ -1,4 +1,5 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
+import { relayMetrics } from '../../relay/main.ts'
 import { agentMetrics, backendMetrics, clusterDnsGauge } from '../../agent/loop/metrics.ts'
 import { brokerMetrics } from '../../broker/config/broker-metrics.ts'
 import { memberInfo, problemMetrics } from '../../compose/problems/problem-metrics.ts'
@@ -23,6 +24,7 @@ export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => u
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],
+  relay: [relayMetrics],
   'agent, gateway, routeagent, dns': [memberInfo],
   'every process': [turnedAwayCounter],
   'agent, gateway, routeagent, dns in a Kubernetes cluster': [kubeMetrics],

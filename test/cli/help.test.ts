@@ -22,6 +22,8 @@ const COMMANDS = [
   'broker clusterset create',
   'broker clusterset list',
   'broker clusterset remove',
+  'relay',
+  'relay serve',
   'token',
   'token create',
   'token list',

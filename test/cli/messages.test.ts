@@ -9,7 +9,7 @@ import { runCli, spawnCli } from './run-cli.ts'
 import { SiteFolder, siteYaml } from './site-folder.ts'
 
 const COMMANDS =
-  'broker, token, cluster, join, leave, uninstall, gateway, site, up, export, unexport, service, status, console, diagnose, explain, verify, benchmark, gather, members, show, access, topology, top, flows, version'
+  'broker, relay, token, cluster, join, leave, uninstall, gateway, site, up, export, unexport, service, status, console, diagnose, explain, verify, benchmark, gather, members, show, access, topology, top, flows, version'
 const COMPONENTS = 'agent, gateway, routeagent, dns, hub'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
 const BROKER_COMMANDS = 'serve, deploy, backup, restore, status, verify, migrate, ca, clusterset'

@@ -4,6 +4,7 @@
 import t, { type Test } from 'tap'
 import { openKubeSite, readGatewayChoice } from '../../compose/site/kube-site.ts'
 import { OBJECT_MARKS } from '../../install/values/marks.ts'
+import { RELAYS_ANNOTATION } from '../../model/lanes/relay-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { type FakeApiServer, fakeApiServer } from '../support/fake-api-server.ts'
@@ -57,6 +58,20 @@ t.test('what the Membership says about access changes alone', async (t) => {
   await kube.changeMembership({ accessDefault: 'deny' }, NEVER)
   const { spec } = membershipObject({ phase: 'leaving', exposure: 'exports', accessDefault: 'deny' })
   t.strictSame(server.objects.get(place)?.['spec'], spec)
+})
+
+t.test('the agent changes the annotation about relays, and nothing else of the Membership', async (t) => {
+  const server = await fakeApiServer(t)
+  const place = server.place('Membership', membershipObject().metadata.name)
+  const kube = await opened(t, server)
+  const before = membershipObject({ phase: 'leaving' })
+  put(server, { ...before, metadata: { ...before.metadata, annotations: { own: 'stays' } } })
+  const annotations = (): unknown => server.objects.get(place)?.metadata.annotations
+  await kube.noteRelays('{"addresses":[]}', NEVER)
+  t.strictSame(annotations(), { own: 'stays', [RELAYS_ANNOTATION]: '{"addresses":[]}' })
+  await kube.noteRelays(undefined, NEVER)
+  t.strictSame(annotations(), { own: 'stays' })
+  t.strictSame(server.objects.get(place)?.['spec'], before.spec)
 })
 
 t.test('whoever takes them from the Membership again, or refuses them, is asked once', async (t) => {

@@ -20,6 +20,7 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   gateway: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   routeagent: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
   dns: ['model', 'kubeapi', 'reconcile', 'runtime'],
+  relay: ['model', 'protocol', 'reconcile', 'runtime'],
   console: ['model', 'kubeapi', 'explain', 'reconcile', 'runtime'],
   cli: ['model', 'protocol', 'kubeapi', 'install', 'explain', 'reconcile', 'runtime', 'compose'],
   compose: [...FOUNDATIONS, ...COMPONENTS],
@@ -34,6 +35,7 @@ const WHY: Readonly<Record<string, string>> = {
   gateway: 'a gateway must work while the broker is away: no protocol',
   routeagent: 'a routeagent must work while the broker is away: no protocol',
   dns: 'dns answers from the local API alone: no protocol, no kernel',
+  relay: 'a relay knows authorities and datagrams: no API server, no kernel, no gateway',
   console: 'the console shows what others find out: no protocol, no kernel',
   cli: 'the command line starts components by compose/ only',
 }
@@ -61,6 +63,10 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
 
 /** Further folders that may import a package, each with the reason. */
 const ALSO_AT: Readonly<Record<string, { readonly packages: readonly string[]; readonly why: string }>> = {
+  'runtime/datagrams/': {
+    packages: ['ws'],
+    why: 'gateways and relays exchange datagrams over WebSockets, and neither knows kubeapi/ by its sockets of pods',
+  },
   'explain/facts/': {
     packages: ['zod'],
     why: 'facts are checked where they are read, and explain/ imports no driver',

@@ -5,7 +5,12 @@ import type { ServerWritableStream } from '@grpc/grpc-js'
 import t from 'tap'
 import type { WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
 import * as codec from '../../protocol/codec/messages-codec.ts'
-import { type Interest as WireInterest, WatchRequest as WireRequest } from '../../protocol/gen/broker.ts'
+import {
+  type Interest as WireInterest,
+  WatchMessage as WireMessage,
+  WatchRequest as WireRequest,
+  WatchMessage_Reset as WireReset,
+} from '../../protocol/gen/broker.ts'
 import { pack, unpack } from '../../protocol/codec/watch-codec.ts'
 import { MAX_CLUSTERS, MAX_MESSAGE_BYTES } from '../../protocol/limits.ts'
 import { Replica } from '../../protocol/replica/record-replica.ts'
@@ -18,6 +23,13 @@ const packed = (message: WatchMessage): WatchMessage => ({
   t: 'packed',
   zstd: pack(codec.encodeWatchMessage(message)),
 })
+
+/** The Reset inside a message, as bytes. */
+function resetOf(message: WatchMessage): Uint8Array {
+  const read = WireMessage.decode(codec.encodeWatchMessage(message)).message
+  if (read?.$case !== 'reset') throw new Error(`the message is ${String(read?.$case)}`)
+  return WireReset.encode(read.value).finish()
+}
 
 t.test('what a member can read is asked for by words; others are skipped', (t) => {
   const resume = { epoch: 'e', revision: 3 }
@@ -101,6 +113,46 @@ t.test('an interest is asked for in a field that a broker of the last release sk
     { t: 'exportedNamespaces', whole: false, added: [], removed: ['blue'] },
   ] as const satisfies readonly WatchMessage[])
     t.same(codec.decodeWatchMessage(codec.encodeWatchMessage(message)), message)
+  t.end()
+})
+
+t.test('relays on port 443 are in a field that a member of the last release skips', (t) => {
+  const relays = ['wss://relay.example/', `wss://192.0.2.1:8443/r#${'0a'.repeat(32)}`]
+  const message: WatchMessage = { t: 'relays', relays }
+  const bytes = Buffer.from(codec.encodeWatchMessage(message))
+  t.same(codec.decodeWatchMessage(bytes), message)
+  // Field 51 of the message, by its length. A field that this release does not know is what 51 is to the last one.
+  const tag = (field: number): Buffer => Buffer.from([((field << 3) & 0x7f) | 0x82, field >> 4])
+  t.same(bytes.subarray(0, 2), tag(51))
+  const unknown = Buffer.concat([tag(61), bytes.subarray(2)])
+  t.equal(codec.decodeWatchMessage(unknown), undefined, 'it is skipped, and does not end the watch')
+
+  const reset: WatchMessage = { t: 'reset', epoch: 'e', resumed: true }
+  for (const stated of [relays, []]) {
+    const young: WatchMessage = { ...reset, relays: stated }
+    const read = codec.decodeWatchMessage(codec.encodeWatchMessage(young))
+    t.same(read, young)
+    const { epoch, resumed, addresses, relays: field } = WireReset.decode(resetOf(young))
+    const old = WireReset.encode({ epoch, resumed, addresses }).finish()
+    t.same(Buffer.from(resetOf(young)).subarray(0, old.length), Buffer.from(old), 'all else is as it was')
+    t.same(Buffer.from(resetOf(young)).subarray(old.length, old.length + 2), tag(51))
+    t.same(field?.addresses, stated)
+  }
+  t.notOk('relays' in (codec.decodeWatchMessage(codec.encodeWatchMessage(reset)) ?? {}), 'none were ever stated')
+
+  const odd = [
+    ...relays,
+    'ws://plain.example/',
+    'wss://x@y/',
+    'no address',
+    `wss://${'x'.repeat(600)}/`,
+    relays[0] ?? '',
+  ]
+  t.same(
+    codec.decodeWatchMessage(codec.encodeWatchMessage({ t: 'relays', relays: odd })),
+    message,
+    'invalid addresses are left out',
+  )
   t.end()
 })
 

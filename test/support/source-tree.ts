@@ -15,7 +15,7 @@ export const FOUNDATIONS = [
   'explain',
 ] as const
 /** The folders of the root that import no other component. */
-export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'console', 'cli'] as const
+export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'relay', 'console', 'cli'] as const
 /** All folders that are shipped. */
 export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS, 'compose']
 

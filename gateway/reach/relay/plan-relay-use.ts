@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto'
 import { type Address, type AddressPort, compareAddresses } from '../../../model/addresses/addresses.ts'
 import { type ConnectionState, RELAY_LAST_PORT, RELAY_PORT } from '../../../model/model.ts'
+import { isWebPlace } from '../web/plan-web-use.ts'
 
 /** A link as it is planned and as the device has it. */
 export interface LinkInUse {
@@ -124,6 +125,11 @@ export function relayOrder<R extends { readonly endpoint: string }>(a: string, b
   const rank = ({ endpoint }: R): string => createHash('sha256').update(`${pair} ${endpoint}`).digest('hex')
   const ranked = relays.map((relay) => ({ relay, rank: rank(relay) }))
   return ranked.sort((x, y) => (x.rank < y.rank ? -1 : x.rank > y.rank ? 1 : 0)).map(({ relay }) => relay)
+}
+
+/** Whether packets that go there are relayed: to a port of a relay, or over port 443. */
+export function isRelayPlace(at: AddressPort): boolean {
+  return isRelayPort(at.port) || isWebPlace(at)
 }
 
 /** Whether a relay may have given this port to a pair. */

@@ -5,7 +5,7 @@ export { type BindingLimits, DEFAULT_LIMITS, type QuestionOutcome, type RelayEnd
 export { RELAY_DROPS, type RelayDrop } from './plan-relay-table.ts'
 export { planRelayEnds } from './plan-relay-ends.ts'
 export { type SharedPort, planSharedPorts } from './plan-shared-port.ts'
-export { isRelayPort, relayOf } from './plan-relay-use.ts'
+export { isRelayPlace, isRelayPort, relayOf } from './plan-relay-use.ts'
 export type { WhyRelayed } from './relay-calls.ts'
 export { Relays } from './relays.ts'
 export { type RelayConfig, type RelayDeps, RelayServer } from './relay-server.ts'

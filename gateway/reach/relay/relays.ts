@@ -23,13 +23,17 @@ import {
   RELAY_PORT,
   endpointName,
 } from '../../../model/model.ts'
+import { RELAYS_ANNOTATION } from '../../../model/lanes/lanes.ts'
+import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
 import {
   type GatewayConfig,
   type GatewayDeps,
   type GatewayLaneConfig,
+  type GatewayMetrics,
   type GatewayWorld,
+  type RelayPlace,
   healthKey,
   loopDeps,
 } from '../../world/world.ts'
@@ -37,13 +41,25 @@ import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates, seeksRel
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPort, planRelayUse, relayOf } from './plan-relay-use.ts'
+import {
+  type LinkInUse,
+  MOST_WANTS,
+  type RelayWant,
+  isRelayPlace,
+  planRelayUse,
+  relayOf,
+} from './plan-relay-use.ts'
 import { type OwnEnd, RelayCalls, type WhyRelayed } from './relay-calls.ts'
+import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
+import { WebRelays } from '../web/web-relays.ts'
 import { RelayServer } from './relay-server.ts'
 
 export interface RelaysInit {
   readonly config: Pick<GatewayConfig, 'node' | 'lanes'>
   readonly openSocket: OpenProbeSocket
+  readonly metrics: Pick<GatewayMetrics, 'webDropped'>
+  /** The proxy of this network, by the environment: for relays on port 443. */
+  readonly proxies: ProxyChoice
   /** known has changed. */
   readonly onChange: () => void
 }
@@ -69,6 +85,8 @@ interface PlannedLanes {
 interface Planned {
   readonly world: GatewayWorld
   readonly wants: readonly RelayWant[]
+  /** Links that are to have a way over port 443. */
+  readonly webLinks: readonly WebLink[]
   /** Ids of the clusters with which this one may have links. */
   readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
@@ -92,6 +110,8 @@ export class Relays {
   readonly #deps: GatewayDeps
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
+  readonly #web: WebRelays
+  #webUses: ReadonlyMap<string, WebUse> = new Map()
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
@@ -118,13 +138,18 @@ export class Relays {
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
     this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke })
+    this.#web = new WebRelays({
+      ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
+      onDropped: (count) => init.metrics.webDropped.inc({}, count),
+    })
     this.#wake = new WakeTimer(clock, poke)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'relays'), ROUNDS, (signal) => this.#round(signal))
   }
 
   /** What the next plan takes from here. */
   get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt' | 'punched'> {
-    const [relayPlaces, punched] = [this.#calls.places(), this.#calls.punched()]
+    const relayPlaces = placesOf(this.#calls.places(), this.#web.places())
+    const punched = this.#calls.punched()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
@@ -149,8 +174,10 @@ export class Relays {
     const ports = new Map(lanes.map(({ remoteLane, port }) => [remoteLane, port]))
     const accepted = new Set(clusters.map(({ id }) => id))
     // Without a relay there is nothing to choose, however many links there are.
-    const hasRelay = lanes.some(({ links }) => links.some(({ relays }) => relays === true))
-    this.#planned = { world, accepted, ports, wants: hasRelay ? this.#choose(world, own, lanes) : [] }
+    const isOffered = this.#noticed() !== undefined
+    const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
+    const wants = hasRelay ? this.#choose(world, own, lanes) : []
+    this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
     if (!hasRelay) [this.#triesDirect, this.#upAt] = [new Set(), new Map()]
     this.#loop.poke()
   }
@@ -163,11 +190,12 @@ export class Relays {
       lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
     )
     const returning = links.map(({ key, at, state, hidden: isFarHidden }) => {
-      const isRelayed = relayOf(at, relays) !== undefined
+      const isRelayed = relayOf(at, relays) !== undefined || isWebPlace(at)
+      // A link that is over port 443 was called at all addresses just before.
       return {
-        ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) },
+        ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) && !isWebPlace(at) },
         // Where nothing can be called from outside, probes try all places, and cost the link nothing (punch.ts).
-        hasPlaces: !(hidden && isFarHidden) && (candidatesOf.get(key) ?? []).length > 0,
+        hasPlaces: (isWebPlace(at) || !(hidden && isFarHidden)) && (candidatesOf.get(key) ?? []).length > 0,
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
@@ -204,6 +232,18 @@ export class Relays {
     return wants
   }
 
+  /** What the agent says of relays on port 443. Undefined: nothing. */
+  #noticed(): string | undefined {
+    return this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[RELAYS_ANNOTATION]
+  }
+
+  #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
+    const links = lanes.flatMap((lane) => linksOf(world, lane))
+    const nowMs = world.monotonicMs
+    this.#webUses = planWebUse(links, this.#webUses, nowMs)
+    return webWants(links, this.#webUses, nowMs)
+  }
+
   /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
@@ -211,17 +251,21 @@ export class Relays {
     } finally {
       this.#wake.close()
       this.#calls.close()
+      this.#web.close()
       await this.#stopServing()
     }
   }
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, ports, accepted } = this.#planned
+    const { world, wants, webLinks, ports, accepted } = this.#planned
     await this.#serve(world, accepted, signal)
-    const own = wants.length === 0 ? undefined : await this.#ownEnd(world)
+    const asks = wants.length > 0 || webLinks.length > 0
+    const own = asks ? await this.#ownEnd(world) : undefined
+    this.#web.apply({ links: webLinks, own, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
-    await this.#calls.apply(wants, { own, ports, places: this.#places, mayProbe }, signal)
+    const asking = wants.length > 0 ? own : undefined
+    await this.#calls.apply(wants, { own: asking, ports, places: this.#places, mayProbe }, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
     if (dueMs !== Infinity) this.#wake.at(dueMs)
@@ -307,6 +351,16 @@ export class Relays {
   }
 }
 
+/** Relays of members come first: what they carry needs no process. */
+function placesOf(
+  members: ReadonlyMap<string, readonly RelayPlace[]>,
+  web: ReadonlyMap<string, readonly RelayPlace[]>,
+): ReadonlyMap<string, readonly RelayPlace[]> {
+  if (web.size === 0) return members
+  const keys = new Set([...members.keys(), ...web.keys()])
+  return new Map([...keys].map((key) => [key, [...(members.get(key) ?? []), ...(web.get(key) ?? [])]]))
+}
+
 function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
   return links.map((link) => {
     const { cluster, endpoint, identity, relays } = link
@@ -349,7 +403,7 @@ export class RelayTurns {
   ): { readonly key: string; readonly at: AddressPort }[] {
     const turns = new Map<string, { readonly at: AddressPort; readonly sinceMs: number }>()
     for (const { key, state, at } of links) {
-      if (state === 'up' || at === undefined || !isRelayPort(at.port)) continue
+      if (state === 'up' || at === undefined || !isRelayPlace(at)) continue
       const before = this.#turns.get(key)
       turns.set(key, before !== undefined && sameAddressPort(before.at, at) ? before : { at, sinceMs: nowMs })
     }
@@ -382,7 +436,7 @@ export class PunchedLinks {
       const known = this.#links.get(key)
       const before = known !== undefined && sameAddressPort(known.at, place) ? known : undefined
       // The far end may have moved the link to another one of this end's places.
-      const isUp = state === 'up' && at !== undefined && !isRelayPort(at.port)
+      const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
       const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= PUNCH_SETTLES_MS)
       if (isLost) lost.push(key)
@@ -462,7 +516,9 @@ function nextTry(
   const waitedMs = nowMs - (last?.sinceMs ?? -Infinity)
   // A link that has been up without a relay for the time of the pause begins with short pauses again.
   if (!isRelayed) return last !== undefined && isUp && waitedMs >= last.pauseMs ? undefined : last
-  if (!isUp || !hasPlaces) return last
+  // One that went down and came back waits for its pause again: a try that was due in the meantime would interrupt it.
+  if (!isUp) return last === undefined ? undefined : { ...last, sinceMs: nowMs }
+  if (!hasPlaces) return last
   // The addresses of an end that cannot be called were tried just before the relay.
   if (last === undefined && !isCallable) {
     return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }

@@ -278,6 +278,10 @@ export class Watcher {
       this.lines.push(`authorities ${message.bundle.length}`)
       return
     }
+    if (message.t === 'relays') {
+      this.lines.push(`relays ${message.relays.join(' ')}`.trim())
+      return
+    }
     if (message.t === 'access') {
       this.lines.push(`access ${message.accessDefault}`)
       return

@@ -207,6 +207,17 @@ t.test('an end that can be called at last is called at once', async (t) => {
   t.equal(tries.look([{ ...base, isCallable: true, where: 'b' }], 1000).size, 1)
 })
 
+t.test('a try that became due while the link was down waits for its pause after the link is back', async (t) => {
+  const tries = new ReturnTries()
+  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
+  const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
+  look(0)
+  const backMs = 5 * RETURN_APART_MS
+  for (let nowMs = 1000; nowMs < backMs; nowMs += 1000) t.equal(look(nowMs, { isUp: false }), 0)
+  t.equal(look(backMs), 0, 'it has just come back')
+  t.equal(look(backMs + RETURN_APART_MS - 1000), 1)
+})
+
 t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
   const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
   for (const [say, directMs, wantMs] of [

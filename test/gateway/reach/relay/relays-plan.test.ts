@@ -16,10 +16,13 @@ t.test('a plan without a relay costs nothing for each link', async (t) => {
       return super.get(name)
     }
   }
-  const deps = { clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
+  const api = { cache: () => ({ get: () => undefined }) }
+  const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
-  const relays = new Relays(deps as unknown as GatewayDeps, { config, openSocket, onChange: () => undefined })
+  const metrics = { webDropped: { inc: () => undefined } }
+  const init = { config, openSocket, metrics, proxies: () => undefined, onChange: () => undefined }
+  const relays = new Relays(deps as unknown as GatewayDeps, init)
   const links = Array.from({ length: 50 }, (_, i) => {
     const [cluster, identity] = [`far${i}`, key(`far${i}`)]
     return { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity, hidden: true, candidates: [] }

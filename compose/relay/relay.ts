@@ -1,0 +1,124 @@
+/** Assembles a relay on port 443: certificate, authorities, process. */
+import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
+import { mkdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  certificateToPem,
+  certificatesFromPem,
+  createCa,
+  createKey,
+  createServerCertificate,
+  keyFromPem,
+  keyToPem,
+} from '../../protocol/identity/identity.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { runRelay } from '../../relay/main.ts'
+import { UserError, messageOf, parseHostPort, replaceFile } from '../../runtime/runtime.ts'
+import type { LogThreshold } from '../../runtime/logging/logging.ts'
+import { withProcess } from '../compose.ts'
+
+export interface RelayProcessInit {
+  readonly listen: string
+  /** Files with authorities of the clustersets that are served, in PEM. */
+  readonly ca: readonly string[]
+  /** Certificate and key, in PEM. Absent: the relay makes its own. */
+  readonly tls?: { readonly certificate: string; readonly key: string }
+  /** A proxy on this machine ends TLS. */
+  readonly plain: boolean
+  /** Private folder with the key that the relay made. */
+  readonly state: string
+  readonly memberMbit?: number
+  readonly pairMbit?: number
+  readonly statusListen: readonly string[]
+  readonly logLevel: LogThreshold
+  /** Called with the pin when gateways can connect: undefined without TLS, and with a certificate of the operator. */
+  readonly onListening?: (pin: string | undefined) => void
+}
+
+const KEY_FILE = 'relay.key'
+
+/** Throws UserError for files that cannot be used. */
+export async function serveRelayProcess(init: RelayProcessInit, signal: AbortSignal): Promise<void> {
+  const { host, port } = parseHostPort(init.listen, '--listen', true)
+  const { tls, pin } = await identityOf(init)
+  const authorities = (): Promise<readonly Uint8Array[]> => readAuthorities(init.ca)
+  await authorities()
+  await withProcess({ name: 'relay', ...init }, async (deps, started) => {
+    const onListening = (): void => {
+      started()
+      init.onListening?.(pin)
+    }
+    const limits = {
+      ...(init.memberMbit === undefined ? {} : { memberBytesPerSecond: init.memberMbit * 125_000 }),
+      ...(init.pairMbit === undefined ? {} : { pairBytesPerSecond: init.pairMbit * 125_000 }),
+    }
+    const config = { host, port, authorities, limits, ...(tls === undefined ? {} : { tls }) }
+    await runRelay({ ...deps, onListening }, config, signal)
+  })
+}
+
+interface Served {
+  readonly tls?: { readonly certificate: string; readonly key: string }
+  readonly pin?: string
+}
+
+async function identityOf({ tls, plain, state }: RelayProcessInit): Promise<Served> {
+  if (plain) return {}
+  if (tls !== undefined) {
+    const [certificate, key] = [await read(tls.certificate), await read(tls.key)]
+    try {
+      if (new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key))) return { tls: { certificate, key } }
+    } catch (cause) {
+      throw new UserError(`${tls.certificate}, ${tls.key}: ${messageOf(cause)}`, { cause })
+    }
+    throw new UserError(`${tls.key}: expected the key of ${tls.certificate}`)
+  }
+  const key = await ownKey(state)
+  // The key counts, by its pin. The certificate is made at each start, and lasts longer than a process.
+  const nowMs = new SystemClock().now()
+  const issuer = await createCa({ clusterset: 'relay', key: createKey(), nowMs })
+  const { certificate } = await createServerCertificate(issuer, { clusterset: 'relay', key, nowMs, hosts: [] })
+  // Loaded late: ws evaluates Node's HTTP client and server.
+  const { pinOf } = await import('../../runtime/datagrams/relay-connection.ts')
+  const pin = pinOf(createPublicKey(key).export({ type: 'spki', format: 'der' }))
+  return { tls: { certificate: certificateToPem(certificate), key: keyToPem(key) }, pin }
+}
+
+async function ownKey(state: string): Promise<ReturnType<typeof createKey>> {
+  const file = join(state, KEY_FILE)
+  try {
+    const text = await readFile(file, 'utf8').catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+      throw error
+    })
+    if (text !== undefined) return keyFromPem(text)
+    const key = createKey()
+    await mkdir(state, { recursive: true, mode: 0o700 })
+    await replaceFile(file, keyToPem(key))
+    return key
+  } catch (cause) {
+    throw new UserError(`${file}: ${messageOf(cause)}`, { cause })
+  }
+}
+
+async function readAuthorities(files: readonly string[]): Promise<readonly Uint8Array[]> {
+  const lists = await Promise.all(
+    files.map(async (file) => {
+      const text = await read(file)
+      try {
+        return certificatesFromPem(text)
+      } catch (cause) {
+        throw new UserError(`${file}: ${messageOf(cause)}`, { cause })
+      }
+    }),
+  )
+  return lists.flat()
+}
+
+async function read(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    throw new UserError(`${file}: ${messageOf(cause)}`, { cause })
+  }
+}

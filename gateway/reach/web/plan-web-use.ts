@@ -1,0 +1,68 @@
+/**
+ * Which links use relays on port 443, the last way of all: those that nothing else brings up, those that are there, and
+ * for some time those that have just found another way. Both ends of a link see it alike, since a link is up for both or
+ * for none. Pure.
+ */
+import type { ConnectionState } from '../../../model/model.ts'
+import type { AddressPort } from '../../../model/addresses/addresses.ts'
+
+/** A link as it is planned and as the device has it. */
+export interface WebLink {
+  /** linkKey() of its far end. */
+  readonly key: string
+  readonly remoteLane: number
+  readonly identity: string
+  readonly state: ConnectionState
+  readonly at?: AddressPort
+}
+
+/** What is remembered of a link. */
+export interface WebUse {
+  /** Since when the link is not up. Undefined: it is. */
+  readonly downSinceMs?: number | undefined
+  /** When it was down, or carried by such a relay, last. */
+  readonly neededMs: number
+}
+
+/** Other ways have this time. It is less than the time after which relays carry a link (choose-endpoint.ts). */
+export const WEB_AFTER_MS = 1000
+/** A link that has found another way keeps this one for so long: it may have to return. */
+export const WEB_LINGERS_MS = 60_000
+/** As many as a relay takes from one gateway. */
+export const MOST_WEB_LINKS = 1024
+
+/** 127.0.0.0/8: no gateway can be called there, so only a port of this process can be meant. */
+export function isWebPlace(at: AddressPort | undefined): boolean {
+  return at?.address.family === 4 && at.address.value >> 24n === 127n
+}
+
+/** What to remember now, by WebLink.key: links that are up by another way, and were for long, are forgotten. */
+export function planWebUse(
+  links: readonly WebLink[],
+  before: ReadonlyMap<string, WebUse>,
+  nowMs: number,
+): ReadonlyMap<string, WebUse> {
+  return new Map(
+    links.flatMap(({ key, state, at }) => {
+      const last = before.get(key)
+      // A link that goes down while it has this way keeps it.
+      const downSinceMs = last === undefined ? nowMs : (last.downSinceMs ?? nowMs - WEB_AFTER_MS)
+      if (state !== 'up') return [[key, { downSinceMs, neededMs: nowMs }] as const]
+      const neededMs = isWebPlace(at) ? nowMs : last?.neededMs
+      return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }] as const]
+    }),
+  )
+}
+
+/** The links that are to have a way over port 443 now. */
+export function webWants(
+  links: readonly WebLink[],
+  uses: ReadonlyMap<string, WebUse>,
+  nowMs: number,
+): readonly WebLink[] {
+  const wanted = links.filter(({ key }) => {
+    const use = uses.get(key)
+    return use !== undefined && (use.downSinceMs === undefined || nowMs - use.downSinceMs >= WEB_AFTER_MS)
+  })
+  return wanted.slice(0, MOST_WEB_LINKS)
+}

@@ -1,0 +1,315 @@
+/**
+ * Relays on port 443 as this gateway uses them: one connection to each relay while a link needs it, and a port on
+ * loopback for each link. The datagrams of a link look like one flow from outside, and their order matters to what is
+ * inside, so one connection carries all of them.
+ */
+import {
+  type Challenge,
+  type Datagram,
+  type Proof,
+  endName,
+  openLoopbackPort,
+  proofMac,
+} from '../../../runtime/datagrams/datagrams.ts'
+import type { LoopbackPort, RelayConnection } from '../../../runtime/datagrams/datagrams.ts'
+import { ProxyError, type ProxyChoice } from '../../../runtime/proxy/proxy.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
+import type { ReasonCode } from '../../../model/reasons/reasons.ts'
+import { parseAddress } from '../../../model/addresses/addresses.ts'
+import { type RelayAddress, decodeRelayNotice, readRelayAddress, relayName } from '../../../model/lanes/lanes.ts'
+import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
+import type { RelayPlace } from '../../world/world.ts'
+import type { OwnEnd } from '../relay/relay-calls.ts'
+import type { WebLink } from './plan-web-use.ts'
+
+export interface WebRelaysDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly proxies: ProxyChoice
+  /** places() has changed. */
+  readonly onChange: () => void
+  /** Call apply() again. */
+  readonly onDue: () => void
+  /** Datagrams that waited for too long. */
+  readonly onDropped: (count: number) => void
+}
+
+export interface WebWants {
+  readonly links: readonly WebLink[]
+  readonly own: OwnEnd | undefined
+  /** The annotation of the Membership: RELAYS_ANNOTATION. */
+  readonly notice: string | undefined
+  /** Ports of the lane devices, by remote lane. */
+  readonly ports: ReadonlyMap<number, number>
+}
+
+/** What a relay needs of a gateway to let it in. */
+interface Credentials {
+  readonly own: OwnEnd
+  readonly ticket: Buffer
+}
+
+const LOOPBACK = parseAddress('127.0.0.1')
+const RETRY = { minMs: 100, maxMs: 3000 }
+/**
+ * Far ends count as present for so long after a connection was lost: a relay that starts again is back by then, and so
+ * are they, each at its own time.
+ */
+const LOST_MS = 3000
+/** A relay that refuses is asked less often. */
+const REFUSED_MS = 10_000
+
+export class WebRelays {
+  readonly #deps: WebRelaysDeps
+  #relays: ReadonlyMap<string, WebRelay> = new Map()
+
+  constructor(deps: WebRelaysDeps) {
+    this.#deps = deps
+  }
+
+  /** Takes all links that are to have a way here. */
+  apply({ links, own, notice, ports }: WebWants): void {
+    const { addresses, ticket } = decodeRelayNotice(notice)
+    const credentials =
+      own === undefined || ticket === undefined ? undefined : { own, ticket: Buffer.from(ticket, 'base64') }
+    const relays = new Map<string, WebRelay>()
+    for (const text of addresses) {
+      const address = readRelayAddress(text)
+      if (address !== undefined) relays.set(text, this.#relays.get(text) ?? new WebRelay(this.#deps, address))
+    }
+    for (const [text, relay] of this.#relays) if (!relays.has(text)) relay.close()
+    this.#relays = relays
+    for (const relay of relays.values()) relay.apply(credentials, links, ports)
+  }
+
+  /** Where packets get to far ends that are at the same relay, by linkKey(), in the order of the relays. */
+  places(): ReadonlyMap<string, readonly RelayPlace[]> {
+    const places = new Map<string, RelayPlace[]>()
+    for (const relay of this.#relays.values())
+      for (const [key, place] of relay.places()) places.set(key, [...(places.get(key) ?? []), place])
+    return places
+  }
+
+  close(): void {
+    for (const relay of this.#relays.values()) relay.close()
+    this.#relays = new Map()
+  }
+}
+
+interface WebPort {
+  readonly cable: number
+  readonly name: string
+  readonly port: LoopbackPort
+}
+
+type State =
+  | { readonly t: 'idle' }
+  | { readonly t: 'connecting' | 'open'; readonly stop: AbortController; readonly identity: string }
+  | { readonly t: 'waiting'; readonly cancel: () => void }
+
+class WebRelay {
+  readonly #deps: WebRelaysDeps
+  readonly #address: RelayAddress
+  readonly #backoff: Backoff
+  #state: State = { t: 'idle' }
+  #connection: RelayConnection | undefined
+  /** By linkKey(). */
+  readonly #ports = new Map<string, WebPort>()
+  /** The same, by endName(). */
+  #byName: ReadonlyMap<string, WebPort> = new Map()
+  #present: ReadonlySet<string> = new Set()
+  #credentials: Credentials | undefined
+  #trouble = ''
+  /** The ends of which this connection has said that they are there. */
+  #heard: readonly string[] = []
+  /** Undefined unless those of an earlier connection count too: LOST_MS. */
+  #cancelLost: (() => void) | undefined
+
+  constructor(deps: WebRelaysDeps, address: RelayAddress) {
+    this.#deps = deps
+    this.#address = address
+    this.#backoff = new Backoff(deps.clock, RETRY)
+  }
+
+  apply(credentials: Credentials | undefined, links: readonly WebLink[], ports: ReadonlyMap<number, number>): void {
+    this.#credentials = credentials
+    if (credentials === undefined || links.length === 0) {
+      this.#stop()
+      this.#keepPorts(new Map())
+      return
+    }
+    const wanted = new Map<string, Pick<WebPort, 'cable' | 'name'>>()
+    for (const { key, remoteLane, identity } of links) {
+      const cable = ports.get(remoteLane)
+      const name = endName(credentials.own.clusterset, Buffer.from(identity, 'base64'))
+      if (cable !== undefined) wanted.set(key, { cable, name })
+    }
+    this.#keepPorts(wanted)
+    const state = this.#state
+    // A gateway with another identity is another end.
+    if ((state.t === 'connecting' || state.t === 'open') && state.identity !== credentials.own.identity) this.#stop()
+    if (this.#state.t === 'idle') void this.#run(credentials)
+    else this.#connection?.want([...this.#byName.keys()])
+  }
+
+  *places(): Iterable<readonly [string, RelayPlace]> {
+    for (const [key, { name, port }] of this.#ports) {
+      if (!this.#present.has(name) || port.port === undefined) continue
+      yield [key, { cluster: relayName(this.#address), at: { address: LOOPBACK, port: port.port } }]
+    }
+  }
+
+  close(): void {
+    this.#stop()
+    this.#keepPorts(new Map())
+  }
+
+  #keepPorts(wanted: ReadonlyMap<string, Pick<WebPort, 'cable' | 'name'>>): void {
+    for (const [key, { port, cable, name }] of this.#ports) {
+      const same = wanted.get(key)
+      if (same?.cable === cable && same.name === name) continue
+      port.close()
+      this.#ports.delete(key)
+    }
+    const { onChange, onDue } = this.#deps
+    for (const [key, { cable, name }] of wanted) {
+      if (this.#ports.has(key)) continue
+      const port = openLoopbackPort({
+        cable,
+        onReady: onChange,
+        onDatagram: (bytes) => {
+          if (this.#present.has(name)) this.#connection?.send(name, bytes)
+        },
+        onError: (error) => {
+          if (this.#ports.get(key)?.port === port) this.#ports.delete(key)
+          this.#note('RelayUnreachable', error)
+          onDue()
+        },
+      })
+      this.#ports.set(key, { cable, name, port })
+    }
+    this.#byName = new Map([...this.#ports.values()].map((one) => [one.name, one]))
+  }
+
+  #stop(): void {
+    const state = this.#state
+    this.#state = { t: 'idle' }
+    if (state.t === 'waiting') state.cancel()
+    else if (state.t !== 'idle') state.stop.abort(new Error('no link needs the relay'))
+    this.#connection?.close()
+    this.#connection = undefined
+    this.#cancelLost?.()
+    this.#cancelLost = undefined
+    this.#heard = []
+    this.#setPresent([])
+  }
+
+  /** One connection from its call to its end. */
+  async #run(credentials: Credentials): Promise<void> {
+    const { clock, proxies, onDropped } = this.#deps
+    const stop = new AbortController()
+    const { identity } = credentials.own
+    const mine: State = { t: 'connecting', stop, identity }
+    this.#state = mine
+    let waitMs: number
+    try {
+      // Loaded late: few gateways need WebSockets.
+      const { connectRelay } = await import('../../../runtime/datagrams/relay-connection.ts')
+      const { url, pin } = this.#address
+      const connection = await connectRelay(
+        {
+          ...{ clock, proxies, onDropped, url: new URL(url), ...(pin === undefined ? {} : { pin }) },
+          prove: (challenge) => this.#prove(challenge),
+          onDatagram: ({ end, bytes }: Datagram) => this.#byName.get(end)?.port.send(bytes),
+          onPresent: (ends) => {
+            if (this.#state === open) this.#onPresent(ends)
+          },
+        },
+        stop.signal,
+      )
+      const open: State = { t: 'open', stop, identity }
+      if (this.#state !== mine) {
+        connection.close()
+        return
+      }
+      this.#state = open
+      this.#connection = connection
+      this.#backoff.reset()
+      this.#noteWell()
+      connection.want([...this.#byName.keys()])
+      const { why, againMs } = await connection.ended
+      if (this.#state !== open) return
+      this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
+      waitMs = againMs ?? this.#backoff.next()
+    } catch (error) {
+      if (this.#state !== mine) return
+      this.#note(reasonOfFailure(error), error)
+      waitMs = isRefusal(error) ? REFUSED_MS : this.#backoff.next()
+    }
+    this.#connection = undefined
+    this.#lose()
+    const cancel = clock.setTimer(waitMs * (1 + 0.2 * clock.random()), () => {
+      this.#state = { t: 'idle' }
+      this.#deps.onDue()
+    })
+    this.#state = { t: 'waiting', cancel }
+  }
+
+  #prove(challenge: Challenge): Proof | undefined {
+    const { own, ticket } = this.#credentials ?? {}
+    const secret = own?.agree(challenge.key.toString('base64'))
+    if (own === undefined || ticket === undefined || secret === undefined) return undefined
+    const identity = Buffer.from(own.identity, 'base64')
+    return { identity, ticket, mac: proofMac(secret, challenge, { identity, ticket }) }
+  }
+
+  #onPresent(ends: readonly string[]): void {
+    this.#heard = ends
+    this.#setPresent(this.#cancelLost === undefined ? ends : [...this.#present, ...ends])
+  }
+
+  #lose(): void {
+    this.#heard = []
+    this.#cancelLost ??= this.#deps.clock.setTimer(LOST_MS, () => {
+      this.#cancelLost = undefined
+      this.#setPresent(this.#heard)
+    })
+  }
+
+  #setPresent(ends: readonly string[]): void {
+    const present = new Set(ends.filter((end) => this.#byName.has(end)))
+    if (present.size === this.#present.size && [...present].every((end) => this.#present.has(end))) return
+    this.#present = present
+    this.#deps.onChange()
+  }
+
+  /** Says once what is wrong with the relay. */
+  #note(reason: ReasonCode, error: unknown): void {
+    const why = messageOf(error)
+    if (why === this.#trouble) return
+    this.#trouble = why
+    this.#deps.logger.warn('a relay on port 443 does not work', { reason, host: this.#address.host, why })
+  }
+
+  #noteWell(): void {
+    this.#deps.logger.info('connected to a relay on port 443', { host: this.#address.host })
+    this.#trouble = ''
+  }
+}
+
+/** By what the errors of relay-connection.ts carry: that file is loaded late. */
+function isRefusal(error: unknown): error is Error & { readonly why: string; readonly aheadMs: number } {
+  return error instanceof Error && error.name === 'RelayRefusedError'
+}
+
+/** A clock that differs by more makes tickets look expired, or not yet good. */
+const WRONG_CLOCK_MS = 5 * 60_000
+
+function reasonOfFailure(error: unknown): ReasonCode {
+  if (error instanceof ProxyError) return 'ProxyRefused'
+  if (!isRefusal(error)) return 'RelayUnreachable'
+  if (error.why === 'foreignClusterset') return 'RelayForeignClusterset'
+  const isClock = error.why === 'wrongClock' || (error.why === 'expired' && Math.abs(error.aheadMs) > WRONG_CLOCK_MS)
+  return isClock ? 'RelayWrongClock' : 'RelayRefused'
+}

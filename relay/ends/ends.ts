@@ -1,0 +1,201 @@
+/**
+ * The gateways that are connected to a relay, and who exchanges datagrams with whom: two of one clusterset that both want
+ * it. So nobody sends to an end that has not asked for it. Knows no sockets.
+ */
+import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
+import type { RelayRefusal } from '../../runtime/datagrams/datagrams.ts'
+
+export interface EndLimits {
+  /** Gateways in all, and of one member. */
+  readonly ends: number
+  readonly endsOfMember: number
+  /** Octets in a second that one pair sends in one direction, and that all gateways of one member send. */
+  readonly pairBytesPerSecond: number
+  readonly memberBytesPerSecond: number
+}
+
+export const DEFAULT_END_LIMITS: EndLimits = {
+  ends: 4096,
+  endsOfMember: 64,
+  pairBytesPerSecond: 62_500_000,
+  memberBytesPerSecond: 125_000_000,
+}
+
+/** What a limit lets pass at once: a tenth of a second. */
+const BURST_PARTS = 10
+/** How often a member may connect, and how often in a row. */
+const CONNECTS: TokenRate = { perSecond: 2, burst: 32 }
+/** Members that are remembered for their rates although they have no gateway here. */
+const MOST_MEMBERS = 4096
+
+/** A gateway that has proven itself. */
+export interface ProvenEnd {
+  readonly clusterset: string
+  readonly cluster: string
+  /** endName(). */
+  readonly name: string
+}
+
+export interface EndPort {
+  /** Forwards a datagram of another end to this one. */
+  readonly deliver: (from: string, bytes: Buffer) => void
+  readonly present: (ends: readonly string[]) => void
+  /** Another connection of the same gateway has taken its place. */
+  readonly replaced: () => void
+}
+
+export type ForwardOutcome = 'forwarded' | 'notPaired' | 'pairRate' | 'memberRate'
+
+interface Connected extends ProvenEnd {
+  readonly key: string
+  readonly port: EndPort
+  wants: ReadonlySet<string>
+  /** The names of those last said to be present. */
+  said: string
+  /** Rates of pairs, by the name of the far end. */
+  readonly rates: Map<string, TokenBucket>
+}
+
+interface Member {
+  readonly bytes: TokenBucket
+  readonly connects: TokenBucket
+  readonly ends: Set<string>
+}
+
+export class Ends {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #limits: EndLimits
+  /** By clusterset and name. */
+  readonly #ends = new Map<string, Connected>()
+  readonly #members = new Map<string, Member>()
+
+  constructor(clock: Pick<Clock, 'monotonic'>, limits: EndLimits) {
+    this.#clock = clock
+    this.#limits = limits
+  }
+
+  get count(): number {
+    return this.#ends.size
+  }
+
+  /**
+   * Takes a gateway that has proven itself. A new connection of the same gateway replaces the one before, which may be
+   * dead without anybody knowing. Returns its handle, or why there is no room.
+   */
+  enter(proven: ProvenEnd, port: EndPort): ConnectedEnd | Extract<RelayRefusal, 'full' | 'memberFull' | 'tooFast'> {
+    const member = this.#member(proven)
+    if (member === undefined) return 'full'
+    if (!takes(member.connects, 1, CONNECTS)) return 'tooFast'
+    const key = keyOf(proven.clusterset, proven.name)
+    const before = this.#ends.get(key)
+    if (before === undefined) {
+      if (this.#ends.size >= this.#limits.ends) return 'full'
+      if (member.ends.size >= this.#limits.endsOfMember) return 'memberFull'
+    }
+    const end: Connected = { ...proven, key, port, wants: new Set(), said: '', rates: new Map() }
+    this.#ends.set(key, end)
+    member.ends.add(key)
+    if (before !== undefined) {
+      before.port.replaced()
+      this.#sayTo(before.wants, end)
+    }
+    return {
+      want: (ends) => this.#want(end, ends),
+      forward: (to, bytes) => this.#forward(end, to, bytes),
+      leave: () => this.#leave(end),
+    }
+  }
+
+  #want(end: Connected, ends: readonly string[]): void {
+    if (this.#ends.get(end.key) !== end) return
+    const before = end.wants
+    end.wants = new Set(ends)
+    for (const name of end.rates.keys()) if (!end.wants.has(name)) end.rates.delete(name)
+    this.#say(end)
+    this.#sayTo(new Set([...before, ...end.wants]), end)
+  }
+
+  #forward(end: Connected, to: string, bytes: Buffer): ForwardOutcome {
+    const far = this.#ends.get(keyOf(end.clusterset, to))
+    if (far === undefined || this.#ends.get(end.key) !== end || !arePaired(end, far)) return 'notPaired'
+    const rate = end.rates.get(to) ?? new TokenBucket(this.#clock)
+    end.rates.set(to, rate)
+    const { pairBytesPerSecond, memberBytesPerSecond } = this.#limits
+    if (!takes(rate, bytes.length, rateOf(pairBytesPerSecond))) return 'pairRate'
+    const member = this.#members.get(keyOf(end.clusterset, end.cluster))
+    if (member === undefined || !takes(member.bytes, bytes.length, rateOf(memberBytesPerSecond))) return 'memberRate'
+    far.port.deliver(end.name, bytes)
+    return 'forwarded'
+  }
+
+  #leave(end: Connected): void {
+    // Another connection may have taken its place.
+    if (this.#ends.get(end.key) !== end) return
+    this.#ends.delete(end.key)
+    this.#members.get(keyOf(end.clusterset, end.cluster))?.ends.delete(end.key)
+    this.#sayTo(end.wants, end)
+  }
+
+  #sayTo(names: ReadonlySet<string>, { clusterset }: ProvenEnd): void {
+    for (const name of names) {
+      const far = this.#ends.get(keyOf(clusterset, name))
+      if (far !== undefined) this.#say(far)
+    }
+  }
+
+  #say(end: Connected): void {
+    const present = [...end.wants].filter((name) => {
+      const far = this.#ends.get(keyOf(end.clusterset, name))
+      return far !== undefined && arePaired(end, far)
+    })
+    const text = present.join()
+    if (text === end.said) return
+    end.said = text
+    end.port.present(present)
+  }
+
+  #member({ clusterset, cluster }: ProvenEnd): Member | undefined {
+    const key = keyOf(clusterset, cluster)
+    const known = this.#members.get(key)
+    if (known !== undefined) return known
+    if (this.#members.size >= MOST_MEMBERS) {
+      const [idle] = [...this.#members].find(([, { ends }]) => ends.size === 0) ?? []
+      if (idle === undefined) return undefined
+      this.#members.delete(idle)
+    }
+    const member: Member = {
+      bytes: new TokenBucket(this.#clock),
+      connects: new TokenBucket(this.#clock),
+      ends: new Set(),
+    }
+    this.#members.set(key, member)
+    return member
+  }
+}
+
+/** What a connection may do. Nothing has an effect once another one has taken its place. */
+export interface ConnectedEnd {
+  want(ends: readonly string[]): void
+  forward(to: string, bytes: Buffer): ForwardOutcome
+  leave(): void
+}
+
+function rateOf(perSecond: number): TokenRate {
+  return { perSecond, burst: perSecond / BURST_PARTS }
+}
+
+/** Takes the tokens if they are left. */
+function takes(bucket: TokenBucket, count: number, rate: TokenRate): boolean {
+  if (!bucket.canTake(count, rate)) return false
+  bucket.take(count, rate)
+  return true
+}
+
+/** Two gateways of one cluster reach each other without a relay. */
+function arePaired(a: Connected, b: Connected): boolean {
+  return a.cluster !== b.cluster && a.wants.has(b.name) && b.wants.has(a.name)
+}
+
+function keyOf(clusterset: string, name: string): string {
+  return `${clusterset} ${name}`
+}

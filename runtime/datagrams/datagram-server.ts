@@ -1,0 +1,153 @@
+/**
+ * The listening side: accepts WebSockets of gateways over TLS 1.3, or plain ones behind a proxy that ends TLS. It bounds
+ * what a stranger can hold: connections, time until it has proven itself, sizes.
+ */
+import type { IncomingMessage, Server } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { WebSocketServer, type WebSocket } from 'ws'
+import type { Clock } from '../../reconcile/reconcile.ts'
+import { createServer, createServerOverTls } from '../http/http.ts'
+import { type Frame, MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
+
+/** A connection from the relay's side. */
+export interface PeerSocket {
+  /** Sends a frame. `onSent` is called when the system has taken it, or the connection has ended. */
+  send(frame: Frame | Buffer, onSent?: () => void): void
+  /** Ends it at once. */
+  end(): void
+}
+
+export interface PeerEvents {
+  /** Undefined: octets that are no frame. */
+  readonly onFrame: (frame: Frame | undefined) => void
+  readonly onEnd: () => void
+}
+
+export interface DatagramServerInit {
+  readonly clock: Clock
+  readonly host: string
+  readonly port: number
+  /** Absent: plain, for a proxy on this machine that ends TLS. */
+  readonly tls?: { readonly certificate: string; readonly key: string }
+  /** Most open connections. Further ones are closed at once. */
+  readonly maxConnections: number
+  readonly onPeer: (peer: PeerSocket) => PeerEvents
+}
+
+export interface DatagramServer {
+  readonly port: number
+  /** Takes no more connections. Those that are open stay. */
+  refuse(): void
+  close(): Promise<void>
+}
+
+/** Until a client has sent its request, TLS included. */
+const REQUEST_MS = 5000
+/** A peer that has sent nothing for so long, not even the answer to a ping, is gone. */
+const SILENT_MS = 30_000
+const PING_MS = 10_000
+/** Requests of a client are one GET without a body. */
+const MAX_HEADER_BYTES = 8192
+
+/** Resolves when it listens. Throws what listen() throws. */
+export async function serveDatagrams(init: DatagramServerInit): Promise<DatagramServer> {
+  const { clock, tls, maxConnections } = init
+  const options = {
+    maxHeaderSize: MAX_HEADER_BYTES,
+    noDelay: true,
+    headersTimeout: REQUEST_MS,
+    requestTimeout: REQUEST_MS,
+  }
+  const plainAnswer = (_request: IncomingMessage, response: { writeHead(status: number): { end(): void } }): void =>
+    response.writeHead(426).end()
+  const server: Server =
+    tls === undefined
+      ? createServer({ ...options, connectionsCheckingInterval: 1000 }, plainAnswer)
+      : createServerOverTls(
+          {
+            ...options,
+            connectionsCheckingInterval: 1000,
+            handshakeTimeout: REQUEST_MS,
+            cert: tls.certificate,
+            key: tls.key,
+            minVersion: 'TLSv1.3',
+            ALPNProtocols: ['http/1.1'],
+          },
+          plainAnswer,
+        )
+  server.maxConnections = maxConnections
+  const sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: MAX_FRAME_BYTES,
+    perMessageDeflate: false,
+    clientTracking: true,
+    handleProtocols: (protocols) => (protocols.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
+  })
+  server.on('upgrade', (request: IncomingMessage, stream: Duplex, first: Buffer) => {
+    // It stays, as a stream may fail at any time.
+    stream.on('error', () => stream.destroy())
+    if (!(request.headers['sec-websocket-protocol'] ?? '').split(/\s*,\s*/).includes(SUBPROTOCOL)) {
+      stream.end('HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+      return
+    }
+    sockets.handleUpgrade(request, stream, first, (socket) => accept(socket, clock, init.onPeer))
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen({ host: init.host, port: init.port }, () => {
+      server.off('error', reject)
+      server.on('error', () => undefined)
+      resolve()
+    })
+  })
+  const open = new Set<Socket>()
+  server.on('connection', (socket) => {
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+  })
+  return {
+    port: (server.address() as AddressInfo).port,
+    refuse: () => {
+      server.close()
+    },
+    close: () =>
+      new Promise((resolve) => {
+        for (const socket of sockets.clients) socket.terminate()
+        for (const socket of open) socket.destroy()
+        if (server.listening) server.close(() => resolve())
+        else resolve()
+      }),
+  }
+}
+
+function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onPeer']): void {
+  let heardMs = clock.monotonic()
+  const heard = (): void => {
+    heardMs = clock.monotonic()
+  }
+  const look = (): void => {
+    if (clock.monotonic() - heardMs > SILENT_MS) {
+      socket.terminate()
+      return
+    }
+    socket.ping()
+    cancel = clock.setTimer(PING_MS, look)
+  }
+  let cancel = clock.setTimer(PING_MS, look)
+  socket.on('error', () => socket.terminate())
+  const events = onPeer({
+    send: (frame, onSent) =>
+      socket.send(Buffer.isBuffer(frame) ? frame : encodeFrame(frame), { binary: true, compress: false }, onSent),
+    end: () => socket.terminate(),
+  })
+  socket.on('pong', heard)
+  socket.on('message', (data, isBinary) => {
+    heard()
+    events.onFrame(isBinary ? decodeFrame(data as Buffer) : undefined)
+  })
+  socket.once('close', () => {
+    cancel()
+    events.onEnd()
+  })
+}

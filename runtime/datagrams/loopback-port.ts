@@ -1,0 +1,66 @@
+/**
+ * A UDP port on loopback that stands for a far end: what the cable sends there goes to a relay, and what comes from the
+ * relay reaches the cable from there. It exchanges datagrams with one port of this machine and no other.
+ */
+import { createSocket } from 'node:dgram'
+
+const LOOPBACK = '127.0.0.1'
+/** Datagrams that arrive while this process is busy. The kernel may give less. */
+const RECEIVE_BYTES = 4 << 20
+
+export interface LoopbackPortInit {
+  /** The port of the cable. */
+  readonly cable: number
+  readonly onReady: () => void
+  /** The octets belong to the listener. */
+  readonly onDatagram: (bytes: Buffer) => void
+  /** It has ended. */
+  readonly onError: (error: Error) => void
+}
+
+export interface LoopbackPort {
+  /** Undefined before onReady(). */
+  readonly port: number | undefined
+  send(bytes: Buffer): void
+  close(): void
+}
+
+export function openLoopbackPort({ cable, onReady, onDatagram, onError }: LoopbackPortInit): LoopbackPort {
+  const socket = createSocket({ type: 'udp4' })
+  let port: number | undefined
+  let isOpen = true
+  const close = (): void => {
+    if (!isOpen) return
+    isOpen = false
+    socket.close()
+  }
+  socket.on('listening', () => {
+    if (!isOpen) return
+    try {
+      socket.setRecvBufferSize(RECEIVE_BYTES)
+    } catch {
+      // The default size works, with more loss.
+    }
+    port = socket.address().port
+    onReady()
+  })
+  socket.on('message', (bytes, from) => {
+    if (isOpen && from.port === cable && from.address === LOOPBACK) onDatagram(bytes)
+  })
+  socket.on('error', (error) => {
+    if (!isOpen) return
+    close()
+    onError(error)
+  })
+  socket.bind({ address: LOOPBACK, port: 0 })
+  return {
+    get port() {
+      return port
+    },
+    // An error is that of a cable whose device is away for a moment.
+    send: (bytes) => {
+      if (isOpen && port !== undefined) socket.send(bytes, cable, LOOPBACK, () => undefined)
+    },
+    close,
+  }
+}

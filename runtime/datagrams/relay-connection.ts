@@ -1,0 +1,340 @@
+/**
+ * A connection of a gateway to a relay on port 443: WebSocket over TLS, through the proxy of the network if there is
+ * one. Nothing secret passes: datagrams are those of a cable, and what proves the gateway is of use once.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { type Socket, connect, isIP } from 'node:net'
+import { type TLSSocket, connect as connectTls, rootCertificates } from 'node:tls'
+import WebSocket from 'ws'
+import { type Clock, abortReason } from '../../reconcile/reconcile.ts'
+import { errorOf } from '../runtime.ts'
+import { type ProxyChoice, openTunnel } from '../proxy/proxy.ts'
+import { DatagramQueue } from './datagram-queue.ts'
+import {
+  type Challenge,
+  type Datagram,
+  FRAMES_VERSION,
+  type Frame,
+  MAX_FRAME_BYTES,
+  type Proof,
+  type RelayRefusal,
+  SUBPROTOCOL,
+  decodeFrame,
+  encodeFrame,
+} from './frames.ts'
+
+export interface RelayTarget {
+  /** `wss://…`, or `ws://…` in a test and behind a proxy on this machine. */
+  readonly url: URL
+  /** SHA-256 of the relay's public key (SubjectPublicKeyInfo), in hexadecimal. Absent: the authorities of the system. */
+  readonly pin?: string
+}
+
+export interface RelayConnectionInit extends RelayTarget {
+  readonly clock: Clock
+  readonly proxies: ProxyChoice
+  /** Authorities besides those of the system, in PEM. */
+  readonly ca?: string
+  /** Answers the challenge. Undefined if this end cannot be proven now. */
+  readonly prove: (challenge: Challenge) => Proof | undefined
+  readonly onDatagram: (datagram: Datagram) => void
+  /** The ends that are wanted here and want this end too, all of them. */
+  readonly onPresent: (ends: readonly string[]) => void
+  /** Datagrams that waited for too long. */
+  readonly onDropped?: (count: number) => void
+}
+
+/** The relay does not let this gateway in. */
+export class RelayRefusedError extends Error {
+  readonly why: RelayRefusal
+  /** How far the relay's clock is ahead of this one, in milliseconds. */
+  readonly aheadMs: number
+  constructor(host: string, why: RelayRefusal, aheadMs: number) {
+    super(`relay ${host} refuses this gateway: ${REFUSAL_TEXTS[why]}`)
+    this.name = 'RelayRefusedError'
+    this.why = why
+    this.aheadMs = aheadMs
+  }
+}
+
+/** It cannot be reached, or it is not a relay, or not the one that was meant. */
+export class RelayUnreachableError extends Error {
+  constructor(host: string, problem: string, options?: ErrorOptions) {
+    super(`relay ${host}: ${problem}`, options)
+    this.name = 'RelayUnreachableError'
+  }
+}
+
+const REFUSAL_TEXTS: Readonly<Record<RelayRefusal, string>> = {
+  malformed: 'it cannot read the proof',
+  foreignClusterset: 'no authority that it trusts has signed the certificate of this cluster',
+  expired: 'the ticket or the certificate of this cluster has expired',
+  wrongClock: 'the clocks of this cluster and of the relay differ',
+  notListed: "this gateway is not on its cluster's ticket",
+  badProof: 'this gateway has not proven its identity',
+  full: 'it has no room',
+  memberFull: 'this cluster has as many gateways there as one may have',
+  tooFast: 'this cluster connects too often',
+}
+
+/** From the call to the welcome. */
+const OPEN_MS = 8000
+/** How often the relay is asked for a sign of life, and how long it may be silent. */
+const PING_MS = 2000
+const SILENT_MS = 5000
+
+export interface RelayConnection {
+  /** Resolves when it has ended, with the time after which the relay wants to be called again, if it said so. */
+  readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
+  /** Sets all ends, by endName(), with which datagrams are to be exchanged. */
+  want(ends: readonly string[]): void
+  /** Sends to a present end. The octets must not change later. */
+  send(end: string, bytes: Buffer): void
+  close(): void
+}
+
+/** Throws RelayRefusedError, RelayUnreachableError, ProxyError, or the signal's reason. */
+export async function connectRelay(init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
+  const { clock, url } = init
+  const host = url.host
+  const late = new AbortController()
+  const cancel = clock.setTimer(OPEN_MS, () =>
+    late.abort(new RelayUnreachableError(host, `no answer within ${OPEN_MS / 1000} s`)),
+  )
+  try {
+    const either = AbortSignal.any([signal, late.signal])
+    const socket = await openSocket(init, either)
+    return await admitted(socket, init, either)
+  } finally {
+    cancel()
+  }
+}
+
+async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promise<WebSocket> {
+  const { url } = init
+  const stream = await openStream(init, signal)
+  const bare = new URL(url)
+  bare.hash = ''
+  const socket = new WebSocket(bare, SUBPROTOCOL, {
+    createConnection: () => stream,
+    maxPayload: MAX_FRAME_BYTES,
+    perMessageDeflate: false,
+    followRedirects: false,
+  })
+  return await new Promise((resolve, reject) => {
+    const fail = (error: Error): void => {
+      signal.removeEventListener('abort', onAbort)
+      socket.terminate()
+      stream.destroy()
+      reject(error)
+    }
+    const onAbort = (): void => fail(abortReason(signal))
+    socket.on('open', () => {
+      signal.removeEventListener('abort', onAbort)
+      socket.pause()
+      resolve(socket)
+    })
+    socket.on('unexpected-response', (_request, response: IncomingMessage) => {
+      fail(new RelayUnreachableError(url.host, `it answers with status ${response.statusCode ?? 0} and is no relay`))
+    })
+    // It stays, as a terminated socket emits an error too.
+    socket.on('error', (error) => fail(new RelayUnreachableError(url.host, error.message, { cause: error })))
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+  })
+}
+
+/** A connected stream, with TLS unless the URL is plain. */
+async function openStream({ clock, url, pin, ca, proxies }: RelayConnectionInit, signal: AbortSignal): Promise<Socket> {
+  signal.throwIfAborted()
+  const isTls = url.protocol === 'wss:'
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  const to = { host, port: url.port === '' ? (isTls ? 443 : 80) : Number(url.port) }
+  const proxy = proxies(to)
+  const tcp = proxy === undefined ? connect(to) : await openTunnel({ clock, proxy, to, timeoutMs: OPEN_MS }, signal)
+  tcp.setNoDelay(true)
+  if (!isTls) {
+    if (proxy === undefined) await happens(tcp, 'connect', url.host, signal)
+    return tcp
+  }
+  const socket = connectTls({
+    socket: tcp,
+    host,
+    minVersion: 'TLSv1.3',
+    ALPNProtocols: ['http/1.1'],
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ...(ca === undefined ? {} : { ca: [...rootCertificates, ca] }),
+    // With a pin the key counts, and not the name and the issuer of the certificate.
+    ...(pin === undefined ? {} : { rejectUnauthorized: false }),
+  })
+  try {
+    await happens(socket, 'secureConnect', url.host, signal)
+  } catch (error) {
+    tcp.destroy()
+    throw error
+  }
+  if (pin === undefined || hasPin(socket, pin)) return socket
+  socket.destroy()
+  throw new RelayUnreachableError(url.host, 'its key is not the one that the address states')
+}
+
+function happens(socket: Socket, event: 'connect' | 'secureConnect', host: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (): void => {
+      socket.off(event, onEvent)
+      socket.off('close', onClose)
+      signal.removeEventListener('abort', onAbort)
+    }
+    const onEvent = (): void => {
+      settle()
+      socket.off('error', fail)
+      resolve()
+    }
+    const fail = (error: Error): void => {
+      settle()
+      socket.destroy()
+      reject(
+        error instanceof RelayUnreachableError
+          ? error
+          : new RelayUnreachableError(host, error.message, { cause: error }),
+      )
+    }
+    const onClose = (): void => fail(new RelayUnreachableError(host, 'it closed the connection'))
+    const onAbort = (): void => {
+      settle()
+      socket.destroy()
+      reject(abortReason(signal))
+    }
+    socket.once(event, onEvent)
+    // It stays after a failure, as a destroyed socket may emit an error too.
+    socket.on('error', fail)
+    socket.once('close', onClose)
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+  })
+}
+
+/** The hash of a certificate's public key, as a pin states it. */
+export function pinOf(publicKey: Buffer): string {
+  return createHash('sha256').update(publicKey).digest('hex')
+}
+
+function hasPin(socket: TLSSocket, pin: string): boolean {
+  const certificate = socket.getPeerX509Certificate()
+  if (certificate === undefined) return false
+  const found = pinOf(certificate.publicKey.export({ type: 'spki', format: 'der' }))
+  return pin.length === found.length && timingSafeEqual(Buffer.from(pin), Buffer.from(found))
+}
+
+/** Answers the challenge and waits for the welcome. */
+function admitted(socket: WebSocket, init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
+  const { host } = init.url
+  return new Promise((resolve, reject) => {
+    const fail = (error: Error): void => {
+      signal.removeEventListener('abort', onAbort)
+      socket.terminate()
+      reject(error)
+    }
+    const onAbort = (): void => fail(abortReason(signal))
+    const onClose = (): void => fail(new RelayUnreachableError(host, 'it closed the connection'))
+    const onMessage = (data: WebSocket.RawData): void => {
+      try {
+        onFrame(decodeFrame(data as Buffer))
+      } catch (error) {
+        fail(errorOf(error))
+      }
+    }
+    const onFrame = (frame: Frame | undefined): void => {
+      switch (frame?.t) {
+        case 'challenge': {
+          const proof = frame.version === FRAMES_VERSION ? init.prove(frame) : undefined
+          if (frame.version !== FRAMES_VERSION)
+            fail(new RelayUnreachableError(host, `it speaks version ${frame.version}: expected ${FRAMES_VERSION}`))
+          else if (proof === undefined)
+            fail(new RelayUnreachableError(host, 'this cluster has no ticket for relays yet'))
+          else socket.send(encodeFrame({ t: 'proof', ...proof }))
+          return
+        }
+        case 'refused':
+          fail(new RelayRefusedError(host, frame.why, frame.timeMs - init.clock.now()))
+          return
+        case 'welcome':
+          signal.removeEventListener('abort', onAbort)
+          socket.off('message', onMessage)
+          socket.off('close', onClose)
+          resolve(new OpenRelayConnection(socket, init))
+          return
+        default:
+          fail(new RelayUnreachableError(host, 'it sent what no relay sends'))
+      }
+    }
+    socket.on('message', onMessage)
+    socket.once('close', onClose)
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+    else socket.resume()
+  })
+}
+
+class OpenRelayConnection implements RelayConnection {
+  readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
+  readonly #socket: WebSocket
+  readonly #queue: DatagramQueue
+  #wants = ''
+
+  constructor(socket: WebSocket, { clock, onDatagram, onPresent, onDropped }: RelayConnectionInit) {
+    this.#socket = socket
+    this.#queue = new DatagramQueue({
+      clock,
+      send: (frame, onSent) => socket.send(frame, onSent),
+      ...(onDropped === undefined ? {} : { onDropped }),
+    })
+    const { promise, resolve } = Promise.withResolvers<{ readonly why: string; readonly againMs?: number }>()
+    this.ended = promise
+    let heardMs = clock.monotonic()
+    let againMs: number | undefined
+    let why = 'the relay closed the connection'
+    const end = (problem: string): void => {
+      why = problem
+      socket.terminate()
+    }
+    const look = (): void => {
+      if (clock.monotonic() - heardMs > SILENT_MS) end('the relay is silent')
+      else {
+        socket.ping()
+        cancel = clock.setTimer(PING_MS, look)
+      }
+    }
+    let cancel = clock.setTimer(PING_MS, look)
+    socket.on('pong', () => (heardMs = clock.monotonic()))
+    socket.on('message', (data) => {
+      heardMs = clock.monotonic()
+      const frame = decodeFrame(data as Buffer)
+      if (frame?.t === 'datagrams') for (const one of frame.datagrams) onDatagram(one)
+      else if (frame?.t === 'present') onPresent(frame.ends)
+      else if (frame?.t === 'restarting') againMs = frame.againMs
+      else end('the relay sent what no relay sends')
+    })
+    socket.once('close', () => {
+      cancel()
+      this.#queue.close()
+      resolve({ why, ...(againMs === undefined ? {} : { againMs }) })
+    })
+  }
+
+  want(ends: readonly string[]): void {
+    const text = ends.join()
+    if (text === this.#wants || this.#socket.readyState !== WebSocket.OPEN) return
+    this.#wants = text
+    this.#socket.send(encodeFrame({ t: 'wants', ends }))
+  }
+
+  send(end: string, bytes: Buffer): void {
+    this.#queue.push(end, bytes)
+  }
+
+  close(): void {
+    this.#socket.terminate()
+  }
+}

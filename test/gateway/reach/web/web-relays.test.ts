@@ -1,0 +1,94 @@
+/** A gateway's use of a relay on port 443: a way to each far end that is there too, and what a restart leaves. */
+import { createSocket } from 'node:dgram'
+import { createPublicKey } from 'node:crypto'
+import { once } from 'node:events'
+import t from 'tap'
+import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
+import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
+import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
+import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
+import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
+import { authority, clock as realClock, connected, gateway, relay } from '../../../relay/relay-site.ts'
+import { eventually } from '../../../support/eventually.ts'
+
+t.test('the ways to far ends outlast a restart of the relay, for ends that come back', async (t) => {
+  const ca = await authority('demo')
+  const [own, paris, roma] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris'), await gateway(ca, 'roma')]
+  const server = await createServerCertificate(ca, { clusterset: 'demo', key: createKey(), nowMs: realClock.now() })
+  const tls = { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }
+  const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
+  const first = await relay(t, [ca], { tls })
+  const at = { url: first.url, pin }
+
+  const cable = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(cable, 'listening')
+  t.teardown(() => cable.close())
+  const clock = new FakeClock({ now: realClock.now() })
+  let isDue = false
+  let fewest = Infinity
+  const web = new WebRelays({
+    ...{ clock, logger: new CapturingLogger(), proxies: () => undefined, onDropped: () => undefined },
+    onChange: () => (fewest = Math.min(fewest, web.places().size)),
+    onDue: () => (isDue = true),
+  })
+  t.teardown(() => web.close())
+  const apply = (): void => {
+    isDue = false
+    web.apply({
+      links: Object.entries({ paris, roma }).map(([key, { identity }]) => {
+        return { key, remoteLane: 0, identity: identity.toString('base64'), state: 'up' as const }
+      }),
+      own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+      notice: encodeRelayNotice({ addresses: [`${first.url.href}#${pin}`], ticket: own.ticket.toString('base64') }),
+      ports: new Map([[0, cable.address().port]]),
+    })
+  }
+  const comes = async (who: typeof paris) => {
+    const end = await connected(who, at)
+    end.connection.want([own.name])
+    return end
+  }
+  const ways = (): string[] => [...web.places().keys()].sort()
+  const passes = (key: string, to: { readonly got: readonly string[] }, say: string): Promise<unknown> =>
+    eventually(
+      () => {
+        const port = web.places().get(key)?.[0]?.at.port
+        if (port !== undefined) cable.send(say, port, '127.0.0.1')
+        return to.got.includes(`${own.name} ${say}`)
+      },
+      { deadlineMs: 20_000, say: `${say} reaches ${key}` },
+    )
+
+  apply()
+  await passes('paris', await comes(paris), 'hello')
+  await passes('roma', await comes(roma), 'hello')
+  t.same(ways(), ['paris', 'roma'])
+  const port = (key: string): number | undefined => web.places().get(key)?.[0]?.at.port
+  const before = [port('paris'), port('roma')]
+
+  fewest = Infinity
+  await first.stop()
+  await relay(t, [ca], { tls, port: first.port })
+  // The clock goes on no further than to the next call, so what follows is less than a second after the loss.
+  await eventually(
+    async () => {
+      if (!isDue) await clock.advance(100)
+      return isDue
+    },
+    { deadlineMs: 20_000, say: 'the relay is called again' },
+  )
+  apply()
+  const again = await comes(paris)
+  await passes('paris', again, 'again')
+  t.same([port('paris'), port('roma')], before, 'roma, which is not back yet, keeps its way, and each its port')
+  t.equal(fewest < 2, false, 'no way was lost in the meantime')
+  await clock.advance(3000)
+  t.same(ways(), ['paris'], 'it has not come back in time')
+  await passes('roma', await comes(roma), 'late')
+  t.same(ways(), ['paris', 'roma'])
+  again.connection.close()
+  await eventually(() => ways().join() === 'roma', { deadlineMs: 20_000, say: 'one that leaves is gone at once' })
+})

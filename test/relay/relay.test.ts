@@ -1,0 +1,194 @@
+/** A relay on port 443 as gateways and strangers find it. */
+import { randomBytes } from 'node:crypto'
+import { connect } from 'node:net'
+import t from 'tap'
+import WebSocket from 'ws'
+import { RelayRefusedError, connectRelay } from '../../runtime/datagrams/relay-connection.ts'
+import { MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../runtime/datagrams/frames.ts'
+import { eventually } from '../support/eventually.ts'
+import { connectProxy } from '../support/connect-proxy.ts'
+import { parseProxy } from '../../runtime/proxy/proxy.ts'
+import { type Gateway, authority, clock, connected, gateway, never, relay } from './relay-site.ts'
+
+const demo = await authority('demo')
+const other = await authority('other')
+const paris = await gateway(demo, 'paris')
+const roma = await gateway(demo, 'roma')
+const oslo = await gateway(demo, 'oslo')
+const stranger = await gateway(other, 'paris')
+const say = (text: string): Buffer => Buffer.from(text)
+const soon = { deadlineMs: 5000 }
+
+t.test('two gateways that want each other exchange datagrams, and no third gets any', async (t) => {
+  for (const more of [{}, { plain: true as const }]) {
+    const at = await relay(t, [demo, other], more)
+    const [a, b, c, s] = [
+      await connected(paris, at),
+      await connected(roma, at),
+      await connected(oslo, at),
+      await connected(stranger, at),
+    ]
+    a.connection.want([roma.name, oslo.name, stranger.name])
+    b.connection.want([paris.name])
+    s.connection.want([paris.name, roma.name])
+    await eventually(() => a.present().join() === roma.name && b.present().join() === paris.name, {
+      ...soon,
+      say: 'both are present',
+    })
+    c.connection.send(paris.name, say('nobody asked oslo'))
+    c.connection.send(roma.name, say('nobody asked oslo'))
+    s.connection.send(paris.name, say('another clusterset'))
+    for (let i = 0; i < 50; i++) a.connection.send(roma.name, say(`datagram ${i}`))
+    b.connection.send(paris.name, say('answer'))
+    await eventually(() => b.got.length >= 50 && a.got.length >= 1, { ...soon, say: 'they arrive' })
+    await eventually(async () => /outcome="notPaired"[^}]*} 3/.test(await at.metrics()), {
+      ...soon,
+      say: 'others are counted',
+    })
+    t.equal(b.got[0], `${paris.name} datagram 0`)
+    t.same(a.got, [`${roma.name} answer`])
+    t.same([c.got, s.got, s.present()], [[], [], []])
+    b.connection.close()
+    await eventually(() => a.present().length === 0, { ...soon, say: 'the end of roma shows' })
+    await at.stop()
+    t.equal((await a.connection.ended).againMs, 500, 'a stop says when to come again')
+  }
+})
+
+t.test('a new connection of a gateway takes the place of the one before', async (t) => {
+  const at = await relay(t, [demo])
+  const [a, b, again] = [await connected(paris, at), await connected(roma, at), await connected(paris, at)]
+  await a.connection.ended
+  again.connection.want([roma.name])
+  b.connection.want([paris.name])
+  await eventually(() => again.present().length === 1, { ...soon, say: 'present' })
+  b.connection.send(paris.name, say('hello'))
+  await eventually(() => again.got.length === 1, { ...soon, say: 'it arrives' })
+  for (const one of [b, again]) one.connection.close()
+})
+
+t.test('refused, with the reason', async (t) => {
+  const at = await relay(t, [demo], { limits: { ends: 2, endsOfMember: 1 } })
+  const nowMs = clock.now()
+  const hour = 3_600_000
+  const cases: Readonly<Record<string, Gateway>> = {
+    foreignClusterset: stranger,
+    expired: await gateway(demo, 'paris', { issuedMs: nowMs - 3 * hour, untilMs: nowMs - hour }),
+    wrongClock: await gateway(demo, 'paris', { issuedMs: nowMs + hour, untilMs: nowMs + 2 * hour }),
+    notListed: await gateway(demo, 'paris', { identities: [roma.identity.toString('base64')] }),
+    malformed: { ...paris, prove: (challenge) => ({ ...paris.prove(challenge), ticket: randomBytes(300) }) },
+    badProof: {
+      ...paris,
+      prove: (challenge) => ({ ...paris.prove(challenge), identity: roma.identity, ticket: roma.ticket }),
+    },
+  }
+  for (const [why, by] of Object.entries(cases)) {
+    await t.rejects(connected(by, at), { name: 'RelayRefusedError', why }, why)
+  }
+  const held = await connected(paris, at)
+  await t.rejects(connected(await gateway(demo, 'paris'), at), { name: 'RelayRefusedError', why: 'memberFull' })
+  const second = await connected(roma, at)
+  await t.rejects(connected(oslo, at), { name: 'RelayRefusedError', why: 'full' })
+  // A gateway that connects in a loop is told to stop, and its place stays.
+  let refused = 0
+  for (let i = 0; i < 60 && refused === 0; i++) {
+    try {
+      ;(await connected(roma, at)).connection.close()
+    } catch (error) {
+      t.equal(error instanceof RelayRefusedError && error.why, 'tooFast')
+      refused++
+    }
+  }
+  t.equal(refused, 1)
+  for (const one of [held, second]) one.connection.close()
+})
+
+t.test('a proof for one challenge is of no use for another', async (t) => {
+  const at = await relay(t, [demo])
+  let first: ReturnType<Gateway['prove']> | undefined
+  const replayed = {
+    ...paris,
+    prove: (challenge: Parameters<Gateway['prove']>[0]) => (first ??= paris.prove(challenge)),
+  }
+  ;(await connected(replayed, at)).connection.close()
+  await t.rejects(connected(replayed, at), { name: 'RelayRefusedError', why: 'badProof' })
+})
+
+t.test('the relay is the one that its address states', async (t) => {
+  const at = await relay(t, [demo])
+  await t.rejects(connected(paris, { ...at, pin: 'ab'.repeat(32) }), { name: 'RelayUnreachableError' })
+  await t.rejects(
+    connectRelay(
+      {
+        ...{ clock, url: at.url, proxies: () => undefined, prove: paris.prove },
+        ...{ onDatagram: () => undefined, onPresent: () => undefined },
+      },
+      never,
+    ),
+    { name: 'RelayUnreachableError' },
+    'without a pin its certificate is that of nobody',
+  )
+})
+
+t.test('through a proxy of the network, with a password', async (t) => {
+  const at = await relay(t, [demo])
+  const proxy = await connectProxy(t, { login: 'ana:secret' })
+  const by = await connected(paris, at, { proxies: () => parseProxy(proxy.url, 'HTTPS_PROXY') })
+  by.connection.close()
+  const wrong = parseProxy(proxy.url.replace('ana:', 'ben:'), 'HTTPS_PROXY')
+  await t.rejects(connected(paris, at, { proxies: () => wrong }), { name: 'ProxyError' })
+})
+
+t.test('strangers hold little, and disturb nobody', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const [a, b] = [await connected(paris, at), await connected(roma, at)]
+  a.connection.want([roma.name])
+  b.connection.want([paris.name])
+  const ended = (act: (socket: WebSocket) => void): Promise<string> =>
+    new Promise((resolve) => {
+      let said = 'ended'
+      const socket = new WebSocket(at.url, SUBPROTOCOL)
+      socket.on('message', (data) => {
+        const frame = decodeFrame(data as Buffer)
+        if (frame?.t === 'challenge') act(socket)
+        if (frame?.t === 'refused') said = frame.why
+      })
+      socket.on('error', () => undefined)
+      socket.on('close', () => resolve(said))
+    })
+  t.equal(await ended((one) => one.send(randomBytes(200))), 'malformed', 'octets')
+  t.equal(await ended((one) => one.send('text')), 'malformed', 'a text')
+  t.equal(await ended((one) => one.send(encodeFrame({ t: 'wants', ends: [paris.name] }))), 'malformed', 'unproven')
+  t.equal(await ended((one) => one.send(Buffer.alloc(MAX_FRAME_BYTES + 1))), 'ended', 'a frame that is too long')
+  t.equal(await ended(() => undefined), 'ended', 'one that says nothing')
+  const plain = (text: string): Promise<string> =>
+    new Promise((resolve) => {
+      let said = ''
+      const socket = connect(at.port, '127.0.0.1', () => socket.write(text))
+      socket.on('data', (data) => (said += data.toString()))
+      socket.on('error', () => undefined)
+      socket.on('close', () => resolve(said))
+    })
+  t.match(await plain('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'), /^HTTP\/1.1 426/)
+  t.match(await plain('CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'), /^$|^HTTP\/1.1 4/, 'no open proxy')
+  t.match(await plain(`GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`), /^HTTP\/1.1 431/)
+  await eventually(() => a.present().length === 1, { ...soon, say: 'present' })
+  a.connection.send(roma.name, say('still here'))
+  await eventually(() => b.got.length === 1, { ...soon, say: 'it arrives' })
+  for (const one of [a, b]) one.connection.close()
+})
+
+t.test('one pair gets its rate and no more', async (t) => {
+  const at = await relay(t, [demo], { limits: { pairBytesPerSecond: 100_000 } })
+  const [a, b] = [await connected(paris, at), await connected(roma, at)]
+  a.connection.want([roma.name])
+  b.connection.want([paris.name])
+  await eventually(() => a.present().length === 1, { ...soon, say: 'present' })
+  for (let i = 0; i < 100; i++) a.connection.send(roma.name, Buffer.alloc(1000))
+  await eventually(async () => b.got.length >= 9 && /outcome="pairRate"[^}]*} [5-9]\d/.test(await at.metrics()), {
+    ...soon,
+    say: 'the rest is dropped',
+  })
+  t.ok(b.got.length < 50, `${b.got.length} arrived`)
+  for (const one of [a, b]) one.connection.close()
+})
