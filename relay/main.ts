@@ -114,7 +114,7 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
   status.readiness('relay', () => (authorities.length === 0 ? 'no authority of a clusterset is known' : undefined))
   logger.info('relay listens', { address: `${host}:${server.port}` })
   try {
-    while (!signal.aborted) {
+    for (;;) {
       await clock.sleep(AUTHORITIES_MS, signal).catch(() => undefined)
       if (signal.aborted) break
       try {

@@ -2,8 +2,7 @@
  * Checks a site file together with its folder of objects, before a token is used or a part starts. All commands that
  * examine a site call this, so that they say the same. Pure.
  */
-import { isDeepStrictEqual } from 'node:util'
-import { parseAddressPort } from '../../model/addresses/addresses.ts'
+import { parseAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import {
   CLUSTERSET_IPV6_PREFIX,
   DEFAULT_CLUSTERSET_IP_RANGE,
@@ -185,7 +184,7 @@ function* ownChecks(
   for (const [i, text] of dns.listen.entries()) {
     const path = ['spec', 'dns', 'listen', i]
     const listen = parseAddressPort(text)
-    const first = dns.listen.findIndex((other) => isDeepStrictEqual(parseAddressPort(other), listen))
+    const first = dns.listen.findIndex((other) => sameAddressPort(parseAddressPort(other), listen))
     if (first < i) {
       const reason = `expected an address:port of its own, spec.dns.listen[${first}] has ${text} already`
       yield at(path, `spec.dns.listen[${i}]: ${reason}`)

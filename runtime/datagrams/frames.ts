@@ -171,7 +171,8 @@ export function entryBytes(bytes: Buffer): number {
 export function decodeFrame(bytes: Buffer): Frame | undefined {
   if (bytes.length === 0 || bytes.length > MAX_FRAME_BYTES) return undefined
   const rest = bytes.length - 1
-  switch (bytes[0]) {
+  const type: number = bytes.readUInt8(0)
+  switch (type) {
     case TYPES.challenge: {
       const timeMs = rest === 1 + NONCE_BYTES + KEY_BYTES + 8 ? timeAt(bytes, 2 + NONCE_BYTES + KEY_BYTES) : undefined
       if (timeMs === undefined) return undefined
@@ -195,7 +196,7 @@ export function decodeFrame(bytes: Buffer): Frame | undefined {
     case TYPES.wants:
     case TYPES.present: {
       const ends = endsIn(bytes)
-      return ends === undefined ? undefined : { t: bytes[0] === TYPES.wants ? 'wants' : 'present', ends }
+      return ends === undefined ? undefined : { t: type === TYPES.wants ? 'wants' : 'present', ends }
     }
     case TYPES.datagrams: {
       const datagrams = datagramsIn(bytes)

@@ -265,7 +265,12 @@ function admitted(socket: WebSocket, init: RelayConnectionInit, signal: AbortSig
           socket.off('close', onClose)
           resolve(new OpenRelayConnection(socket, init))
           return
-        default:
+        case 'datagrams':
+        case 'present':
+        case 'proof':
+        case 'restarting':
+        case 'wants':
+        case undefined:
           fail(new RelayUnreachableError(host, 'it sent what no relay sends'))
       }
     }

@@ -86,7 +86,7 @@ export async function relay(
   const ended = runRelay(
     {
       ...{ clock, metrics, status: new StatusBoard(), onListening: listening.resolve },
-      logger: createLogger('relay', 'silent' as never),
+      logger: createLogger('relay', 'silent'),
     },
     {
       ...{ host: '127.0.0.1', port: 0, authorities: () => Promise.resolve(authorities.map((one) => one.certificate)) },

@@ -41,14 +41,7 @@ import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates, seeksRel
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import {
-  type LinkInUse,
-  MOST_WANTS,
-  type RelayWant,
-  isRelayPlace,
-  planRelayUse,
-  relayOf,
-} from './plan-relay-use.ts'
+import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, RelayCalls, type WhyRelayed } from './relay-calls.ts'
 import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
 import { WebRelays } from '../web/web-relays.ts'
