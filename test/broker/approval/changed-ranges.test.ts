@@ -283,6 +283,44 @@ t.test('labels of the token stay, whatever the member states and however it join
   t.ok((await harness.tokens.list()).some((one) => one.labels?.['tier'] === 'prod'))
 })
 
+t.test('labels of a token are no part of what the next one gives, and go with the membership', async (t) => {
+  const harness = await started(t, false)
+  const { log, tokens, clock } = harness
+  const bare = facts(['10.99.0.0/24'], { serviceCIDRs: [] })
+  const tokenOf = async (init: Parameters<typeof tokens.create>[0]) => (await tokens.create(init)).text
+  const stands = (cluster: string) => {
+    const row = log.get('member', cluster)
+    return [row?.facts.labels, row?.tokenLabels]
+  }
+  const prod = { tier: 'prod' }
+  for (const [say, end, plain, want] of [
+    ['evicted, a token for any cluster', 'evict', {}, [{}, undefined]],
+    ['evicted, a token for this id', 'evict', { cluster: 'paris' }, [{}, undefined]],
+    ['its certificates have ended, a token for any cluster', 'expire', {}, [{}, undefined]],
+    ['its certificates have ended, a token for this id', 'expire', { cluster: 'paris' }, [prod, prod]],
+    ['live, a token for this id', 'stay', { cluster: 'paris' }, [prod, prod]],
+  ] as const) {
+    await join_(harness, 'paris', { token: await tokenOf({ cluster: 'paris', labels: prod }), facts: bare })
+    t.same(stands('paris'), [prod, prod], say)
+    if (end === 'evict') {
+      await tokens.evict({ cluster: 'paris', force: true })
+      await log.refresh()
+      t.equal(log.get('member', 'paris')?.tokenLabels, undefined, `${say}: it left none`)
+    }
+    if (end === 'expire') await clock.advance(400 * 24 * 3_600_000)
+    await join_(harness, 'paris', { token: await tokenOf(plain), facts: bare })
+    t.same(stands('paris'), want, say)
+  }
+
+  const token = await tokenOf({ cluster: 'rome', labels: prod, approve: true })
+  await accepted(harness, 'rome', '10.98.0.0/24', token)
+  t.same(stands('rome'), [prod, prod])
+  const team = { team: 'x' }
+  const mine = { ...facts(['10.98.0.0/24'], { serviceCIDRs: [] }), labels: { room: 'b' } }
+  await join_(harness, 'rome', { token: await tokenOf({ cluster: 'rome', labels: team }), facts: mine })
+  t.same(stands('rome'), [team, team], 'an operator still approves what it states itself')
+})
+
 function gateway(cluster: string, address: string): MemberRecord {
   const publicKey = Buffer.alloc(32, 7).toString('base64')
   const candidates = [{ kind: 'private' as const, address, port: 51_820 }]
