@@ -133,8 +133,8 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 }
 
 /**
- * The labels of the earlier token, if the join is of the member that they were stated for. With a token for any cluster,
- * another one may take the id of a member whose certificates have ended, and nothing is vouched for it.
+ * The labels of the earlier token, if the join is of the member that they were stated for. With a token for any
+ * cluster, another one may take the id of a member whose certificates have ended, and nothing is vouched for it.
  */
 function keptTokenLabels(old: MemberRow | undefined, { entitled, keyHash }: JoinDecision): MemberRow['tokenLabels'] {
   return isLive(old) && (entitled || isSameBearer(old, keyHash)) ? old.tokenLabels : undefined

@@ -272,18 +272,19 @@ t.test('what one member says of another counts as one word', async (t) => {
 
 t.test('labels of a member that returns are accepted facts, on the word of two', async (t) => {
   const tier = { tier: 'prod' }
-  type Word = readonly [by: string, labels: Readonly<Record<string, string>>]
-  const rows: readonly (readonly [say: string, words: readonly Word[], labels: Word[1], approve: true | undefined])[] = [
-    ['none', [['roma', {}]], {}, undefined],
-    ['one word', [['roma', tier]], {}, true],
-    ['one word, repeated', [['roma', tier], ['roma', tier]], {}, true],
-    ['two words that differ', [['roma', tier], ['paris', {}]], {}, true],
-    ['two words', [['roma', { ...tier, a: 'b' }], ['paris', { a: 'b', ...tier }]], { ...tier, a: 'b' }, true],
+  type Labels = Readonly<Record<string, string>>
+  type Case = readonly [say: string, words: Readonly<Record<string, Labels>>, labels: Labels, approve?: true]
+  const rows: readonly Case[] = [
+    ['none', { roma: {} }, {}],
+    ['one word', { roma: tier }, {}, true],
+    ['two words that differ', { roma: tier, paris: {} }, {}, true],
+    ['two words', { roma: { ...tier, a: 'b' }, paris: { a: 'b', ...tier } }, { ...tier, a: 'b' }, true],
   ]
   for (const [say, words, labels, approve] of rows) {
     const log = await restoredAfter([step('join', 0), step('join', 1), step('join', 3)])
     const spec = { id: 'oslo', index: 9, podCIDRs: ['10.52.0.0/16'], serviceCIDRs: [], globalCIDRs: [] }
-    for (const [by, labels] of words) await log.transact((tx) => noteAwaited(tx, by, { ...spec, labels }, NOW_MS))
+    for (const [by, labels] of Object.entries(words))
+      await log.transact((tx) => noteAwaited(tx, by, { ...spec, labels }, NOW_MS))
     t.match(await log.transact((tx) => returnMember(tx, peer('oslo'), contextOf('oslo'))), { t: 'returned' }, say)
     const row = log.get('member', 'oslo')
     t.strictSame([row?.facts.labels, row?.tokenLabels, row?.approve], [labels, undefined, approve], say)
