@@ -73,8 +73,9 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
     renumbers: ['victim'],
   })
   const [, paris] = (await tokens.members()).toSorted((a, b) => (a.id < b.id ? 1 : -1))
-  t.match(paris?.notes, [
-    /ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16, with labels tier=gold/,
+  t.same(paris?.notes, [
+    'the cluster states ranges and labels that wait for approval (RangesAwaitApproval): ' +
+      '10.99.0.0/24, 10.20.0.0/16, with labels tier=gold',
   ])
   const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
   t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })
@@ -226,6 +227,12 @@ t.test('labels that are stated after the join wait, whatever node networks do me
   t.same(member()?.facts.labels, {})
   const [waits] = await harness.tokens.waiting()
   t.match(waits, { what: 'ranges', labels, podCIDRs: ['10.99.0.0/24'] })
+  const note = 'the cluster states labels that wait for approval (RangesAwaitApproval): labels tier=prod'
+  t.same((await harness.tokens.members())[0]?.notes, [note])
+  const text = /^cluster "paris" waits for approval of new labels, with the fingerprint /
+  t.match(await failure(harness.tokens.accept({ cluster: 'paris', fingerprint: keyFingerprint('0'.repeat(64)) })), {
+    message: text,
+  })
   t.match(await harness.tokens.refuse({ cluster: 'paris' }), { repeated: false })
   const neededCIDRs = ['192.168.7.0/24']
   t.same(await state({ labels, neededCIDRs }), ['RangesRefusedByOperator'], 'a new node does not ask again')
