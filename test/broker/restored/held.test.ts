@@ -283,8 +283,8 @@ t.test('labels of a member that returns are accepted facts, on the word of two',
   for (const [say, words, labels, approve] of rows) {
     const log = await restoredAfter([step('join', 0), step('join', 1), step('join', 3)])
     const spec = { id: 'oslo', index: 9, podCIDRs: ['10.52.0.0/16'], serviceCIDRs: [], globalCIDRs: [] }
-    for (const [by, labels] of Object.entries(words))
-      await log.transact((tx) => noteAwaited(tx, by, { ...spec, labels }, NOW_MS))
+    for (const [by, said] of Object.entries(words))
+      await log.transact((tx) => noteAwaited(tx, by, { ...spec, labels: said }, NOW_MS))
     t.match(await log.transact((tx) => returnMember(tx, peer('oslo'), contextOf('oslo'))), { t: 'returned' }, say)
     const row = log.get('member', 'oslo')
     t.strictSame([row?.facts.labels, row?.tokenLabels, row?.approve], [labels, undefined, approve], say)
