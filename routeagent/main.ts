@@ -136,8 +136,8 @@ export async function runRouteAgent(
   const unguarded = (): Unguarded | undefined => {
     const [ipv4, ipv6] = balancing
     if (ipv4?.isGuarding() !== true) return { failure: ipv4?.failure }
-    // Packets of IPv6 come by the overlay too. A kernel that refuses its table carries IPv4 all the same.
-    return ipv6?.isUndecided() === true ? { failure: undefined } : undefined
+    // Packets of IPv6 come by the overlay too. A kernel that lacks its table carries IPv4 all the same.
+    return ipv6?.isUndecided() === true ? { failure: ipv6.failure } : undefined
   }
   const parts = { ...deps, caches, facts, logger, metrics }
   const counting: ConnectionLoop[] = []

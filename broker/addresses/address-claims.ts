@@ -17,6 +17,7 @@ import {
 import { RECORD_FORMS } from '../../model/grammar/grammar.ts'
 import { type ClusterId, type ClusterSpec, isDnsLabel, recordKeyText } from '../../model/model.ts'
 import { type ClusterFacts, parseBrokerAddress } from '../../protocol/protocol.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
 import {
   type AwaitedRow,
   type HeldMember,
@@ -63,7 +64,7 @@ export function agreedMember({ held }: AwaitedRow): (HeldMember & { readonly wor
   const words = new Map<string, { readonly first: HeldMember; count: number }>()
   for (const one of held) {
     const { by: _by, ...said } = one
-    const text = JSON.stringify(said)
+    const text = canonicalJson(said)
     const same = words.get(text)
     if (same === undefined) words.set(text, { first: one, count: 1 })
     else same.count += 1

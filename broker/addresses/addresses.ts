@@ -28,6 +28,7 @@ export {
   areSameLabels,
   areSameRanges,
   changeOf,
+  changedFields,
   isAskedAbout,
   labelsText,
   rangesHash,

@@ -98,15 +98,25 @@ export function labelsText(labels: ClusterFacts['labels']): string {
   return pairs.length === 0 ? 'no labels' : `labels ${pairs.sort().join(', ')}`
 }
 
-/** The note for the list of members. Undefined if no ranges wait. */
-export function rangesNote({ changed }: Pick<MemberRow, 'changed'>): string | undefined {
+/** What of the accepted facts is to change. */
+export function changedFields(changed: Ranges, facts: ClusterFacts): 'ranges' | 'labels' | 'ranges and labels' {
+  if (changed.labels === undefined) return 'ranges'
+  return isInForce({ ...changed, labels: facts.labels }, facts) ? 'labels' : 'ranges and labels'
+}
+
+/** The note for the list of members. Undefined if neither ranges nor labels wait. */
+export function rangesNote({ changed, facts }: Pick<MemberRow, 'changed' | 'facts'>): string | undefined {
   if (changed === undefined) return undefined
   const { podCIDRs, serviceCIDRs, neededCIDRs = [], labels } = changed
+  const fields = changedFields(changed, facts)
   const ranges = [...podCIDRs, ...serviceCIDRs, ...neededCIDRs].join(', ')
-  const what = labels === undefined ? ranges : `${ranges}, with ${labelsText(labels)}`
-  if (changed.refusedAtMs !== undefined)
-    return `the cluster states ranges that an operator refused (RangesRefusedByOperator): ${what}`
-  return `the cluster states ranges that wait for approval (RangesAwaitApproval): ${what}`
+  const stated = labels === undefined ? '' : labelsText(labels)
+  const what = fields === 'labels' ? stated : fields === 'ranges' ? ranges : `${ranges}, with ${stated}`
+  const state =
+    changed.refusedAtMs === undefined
+      ? 'wait for approval (RangesAwaitApproval)'
+      : 'an operator refused (RangesRefusedByOperator)'
+  return `the cluster states ${fields} that ${state}: ${what}`
 }
 
 /** Remembers which ranges of a member waited at the last check of its row. */

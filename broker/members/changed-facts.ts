@@ -42,8 +42,9 @@ export interface StatedFacts {
 }
 
 /**
- * Takes the facts. Ranges and labels that need approval are left out and wait. Required ranges (node networks) are not known at
- * the join and change with the nodes, so they wait only if other members would be renumbered. Throws RefusedError.
+ * Takes the facts. Ranges and labels that need approval are left out and wait. Required ranges (node networks) are not
+ * known at the join and change with the nodes, so they wait only if other members would be renumbered. Throws
+ * RefusedError.
  */
 export function stateFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): StatedFacts {
   const row = tx.get('member', context.cluster)

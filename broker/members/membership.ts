@@ -50,7 +50,7 @@ import { contactOf, forgetContact } from './contact.ts'
 import { refusingWithoutRoom, writeMember, writeNotes } from './member-addresses.ts'
 import { awaitedMember } from './returning-members.ts'
 import { checkSettled, isAwaiting } from './settling.ts'
-import { labelsWith } from './token-labels.ts'
+import { labelsWith, labelsWithout } from './token-labels.ts'
 
 /** Throws RefusedError for a reserved id, unless a live member already has it. */
 export function checkNewId(view: LogView, id: ClusterId): void {
@@ -63,7 +63,7 @@ export interface JoinDecision {
   readonly facts: ClusterFacts
   /** Public ranges that the token allows the member to state, as CIDRs. */
   readonly allowedCIDRs: readonly string[]
-  /** Labels that the token states. Undefined: those of its earlier token stay. */
+  /** Labels that the token states. Undefined: those of its earlier token stay, if this is the same member. */
   readonly tokenLabels?: Readonly<Record<string, string>> | undefined
   readonly certificate: IssuedCertificate
   /** The certificate and the authorities that are sent with it. */
@@ -94,7 +94,7 @@ export interface JoinOutcome {
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): JoinOutcome {
   const { cluster, certificate, handedOut, keyHash, allowedCIDRs } = join
   const old = tx.get('member', cluster)
-  const tokenLabels = join.tokenLabels ?? old?.tokenLabels
+  const tokenLabels = join.tokenLabels ?? keptTokenLabels(old, join)
   const stated = { ...join.facts, labels: labelsWith(join.facts.labels, tokenLabels) }
   const facts = withTokenLabels(acceptedFacts({ ...join, facts: stated }, old, context), tokenLabels)
   refuseSpace(facts, allowedCIDRs)
@@ -133,8 +133,16 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 }
 
 /**
- * The facts that take effect. A live member that joins again without a new approval keeps the ranges and labels
- * that were accepted. Others that it states wait for approval once it publishes. What its join does not state, and an agent
+ * The labels of the earlier token, if the join is of the member that they were stated for. With a token for any
+ * cluster, another one may take the id of a member whose certificates have ended, and nothing is vouched for it.
+ */
+function keptTokenLabels(old: MemberRow | undefined, { entitled, keyHash }: JoinDecision): MemberRow['tokenLabels'] {
+  return isLive(old) && (entitled || isSameBearer(old, keyHash)) ? old.tokenLabels : undefined
+}
+
+/**
+ * The facts that take effect. A live member that joins again without a new approval keeps the ranges and labels that
+ * were accepted. Others that it states wait for approval once it publishes. What its join does not state, and an agent
  * does, stays as it was last stated.
  */
 function acceptedFacts(
@@ -151,8 +159,8 @@ function acceptedFacts(
     ...(properties === undefined ? {} : { properties }),
   }
   if (accepted === true || !isAskedAbout(old, rules)) return facts
-  // Labels of a new token are not the member's word. joinMember() adds them.
-  const { labels } = old.facts
+  // Labels of tokens are not the member's word. joinMember() adds those that count now.
+  const labels = labelsWithout(old.facts.labels, old.tokenLabels)
   return { ...(widened(facts, old.facts).length === 0 ? facts : withRanges(facts, rangesOf(old.facts))), labels }
 }
 
@@ -262,7 +270,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
   removeClusterRecord(tx, context.cluster)
   removeStatusRecord(tx, context.cluster)
-  const { connectedSinceMs: _over, rekeyedAtMs: _asked, changed: _waiting, ...rest } = row
+  const { connectedSinceMs: _over, rekeyedAtMs: _asked, changed: _waiting, tokenLabels: _vouched, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,
     lastSeenMs: contactOf(tx, context.cluster, row).lastSeenMs,

@@ -21,9 +21,10 @@ import { writeMember } from './member-addresses.ts'
 import { freeBlocks, isSettled, noteReturned, recentRestore } from './settling.ts'
 
 /**
- * Members that must report the same. One alone could lie, and public ranges are not granted on the word of one member.
+ * Members that must report the same. One alone could lie, so its word grants neither public ranges nor labels, which
+ * access policies believe.
  */
-const WORDS_FOR_PUBLIC_SPACE = 2
+const WORDS_TO_BELIEVE = 2
 
 /**
  * Whether the peer is an awaited member, which returnMember() makes a member again. The peer has shown a certificate
@@ -66,13 +67,13 @@ export function returnMember(tx: Transaction, peer: Peer, context: WriteContext)
   const facts: ClusterFacts = {
     podCIDRs: held.podCIDRs,
     serviceCIDRs: held.serviceCIDRs,
-    labels: held.labels,
+    labels: held.words < WORDS_TO_BELIEVE ? {} : held.labels,
     version: '',
   }
   const refused = admitFacts(facts, rules)
   if (refused !== undefined) return { t: 'refused', why: `${refused.field}: ${refused.message}` }
   const allowedCIDRs = publicCIDRs(facts, []).map(({ text }) => text)
-  if (allowedCIDRs.length > 0 && held.words < WORDS_FOR_PUBLIC_SPACE)
+  if (allowedCIDRs.length > 0 && held.words < WORDS_TO_BELIEVE)
     return { t: 'refused', why: `only one member reports that this member may use ${allowedCIDRs.join(', ')}` }
   tx.remove('awaited', cluster)
   const row = rowOf(tx, held, { context, restore, facts, allowedCIDRs })
@@ -101,8 +102,9 @@ function rowOf(
     index: old?.index ?? heldIndex(tx, held.index),
     facts,
     allowedCIDRs,
-    // Which of them its token stated is lost with the token: none of them may change by the member's word.
-    ...(Object.keys(facts.labels).length === 0 ? {} : { tokenLabels: facts.labels }),
+    // Which labels a token stated is lost with the token. Members vouch for none of them, so they are none of
+    // `tokenLabels`, and an operator approves what the member states instead.
+    ...(Object.keys(held.labels).length === 0 ? {} : { approve: true }),
     translated: held.globalCIDRs.length > 0,
     blocks,
     // The exact time is lost: it joined at some time after the backup.

@@ -17,6 +17,11 @@ export function labelsWith(stated: Labels, ofToken: Labels = {}): Labels {
   throw new RefusedError('InvalidValue', 'labels', `labels: ${text}`)
 }
 
+/** The labels that no token stated. */
+export function labelsWithout(labels: Labels, ofToken: Labels = {}): Labels {
+  return Object.fromEntries(Object.entries(labels).filter(([key]) => !Object.hasOwn(ofToken, key)))
+}
+
 /** The key of a label that the member states otherwise than its token. Undefined if there is none. */
 export function fixedLabel(stated: Labels, ofToken: Labels = {}): string | undefined {
   return Object.keys(ofToken).find((key) => Object.hasOwn(stated, key) && stated[key] !== ofToken[key])

@@ -15,7 +15,7 @@ import type { Answer, AnswerInit, WaitingSummary } from '../../protocol/admin/ad
 import { type ClusterFacts, RefusedError } from '../../protocol/protocol.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { hashOfFingerprint, keyFingerprint } from '../../protocol/identity/identity.ts'
-import { labelsText, rangesHash, rangesOf } from '../addresses/addresses.ts'
+import { changedFields, labelsText, rangesHash, rangesOf } from '../addresses/addresses.ts'
 import { quote } from '../records/records.ts'
 import {
   type AuditValue,
@@ -200,7 +200,7 @@ export function countWaiting(view: LogView, nowMs: number): number {
 /**
  * Lets the cluster join the next time it asks. Throws RefusedError (FailedPrecondition) if no join waits under the id,
  * if several do and no fingerprint is given, if the fingerprint is of another key, and if the token was revoked. Throws
- * InvalidNameError if the id is invalid. Ranges of a member take effect once its broker has seen the answer.
+ * InvalidNameError if the id is invalid. Ranges and labels of a member take effect once its broker has seen the answer.
  */
 export function acceptWaiting(tx: Transaction, init: AnswerInit, nowMs: number): Answer {
   const id = parseClusterId(init.cluster, 'cluster')
@@ -278,7 +278,8 @@ function rangesMeant(
   if (hash === known) return found
   const joins = waitingJoins(view, nowMs, id)
   if (joins.some(({ row: { keyHash } }) => hash === keyHash)) return undefined
-  const text = `cluster ${quote(id)} waits for approval of new ranges, with the fingerprint ${keyFingerprint(known)}`
+  const fields = changedFields(row.changed, row.facts)
+  const text = `cluster ${quote(id)} waits for approval of new ${fields}, with the fingerprint ${keyFingerprint(known)}`
   if (hash !== undefined) throw refuse('FingerprintDiffers', `${text}; list all with "sealane cluster waiting"`)
   if (joins.length === 0) return found
   throw refuse(

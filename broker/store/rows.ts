@@ -141,7 +141,7 @@ export interface MemberRow {
   readonly forkedAtMs?: number
   /** The latest misuse. The next join clears it. */
   readonly misuse?: Misuse
-  /** Its token requires the approval of an operator. */
+  /** An operator approves what it states: its token requires that, or it had labels before a restore. */
   readonly approve?: true
   /** Ranges that the member states and no operator has accepted. The ranges in `facts` apply until then. */
   readonly changed?: ChangedRanges

@@ -492,7 +492,7 @@ function remarks(row: WaitingSummary, all: readonly WaitingSummary[]): string {
 
 function addAccept(cluster: Command, context: CommandContext): void {
   const { output } = context
-  const text = 'Accepts a cluster, or new ranges of a member, that wait for approval. This takes effect within seconds.'
+  const text = 'Accepts a cluster, or new ranges or labels of a member, that wait. This takes effect within seconds.'
   const command = subcommand(cluster, 'accept', text, 'sealane cluster accept paris --fingerprint SHA256:4fC…')
   withAnswerOptions(command).action(async (id: string, options: AnswerOptions) => {
     const kube = targetToChange(command, context)
@@ -500,7 +500,7 @@ function addAccept(cluster: Command, context: CommandContext): void {
     const given = await withBroker({ ...options, kube }, context, (broker) => broker.accept(init))
     const said = given.repeated
       ? `cluster ${id} (${given.fingerprint}) was already accepted: nothing was changed\n`
-      : `cluster ${id} (${given.fingerprint}) accepted: ${given.token === '' ? 'its new ranges are now in effect' : 'it joins with its next request'}\n`
+      : `cluster ${id} (${given.fingerprint}) accepted: ${given.token === '' ? 'what it has stated is now in effect' : 'it joins with its next request'}\n`
     await printOne(output, options.output, given, said)
   })
 }

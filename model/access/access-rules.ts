@@ -14,7 +14,7 @@ import {
   unexportedNamespace,
 } from '../model.ts'
 import { hasOnly, isUnderstoodSelector, matchesLabels } from './match-labels.ts'
-import { type JoinedRules, joinedRules } from './joined-rules.ts'
+import { RulesJoiner } from './joined-rules.ts'
 import { TO_ALL, TO_NOBODY } from './offer.ts'
 
 export type AccessDefault = ClusterAccessPolicy['spec']['default']
@@ -50,6 +50,8 @@ export interface DecidedOffer {
   readonly isCut?: true
 }
 
+const NO_RULES: readonly OfferRule[] = []
+
 const CALLER_FIELDS = ['clusters', 'selector', 'namespaces', 'namespaceSelector']
 const TARGET_FIELDS = ['group', 'kind', 'name']
 const SPEC_FIELDS = ['targetRefs', 'from']
@@ -78,7 +80,10 @@ export class AccessRules {
   readonly #labels: ReadonlyMap<string, Readonly<Record<string, string>> | undefined>
   readonly #byNamespace = new Map<string, AccessPolicy[]>()
   readonly #read = new Map<string, NamespacePolicies>()
-  readonly #resolved = new WeakMap<AccessPolicy, readonly OfferRule[]>()
+  /** By `from` as JSON: many policies name the same callers. */
+  readonly #resolved = new Map<string, readonly OfferRule[]>()
+  /** By the ids and the selector of callers as JSON. */
+  readonly #chosen = new Map<string, readonly ClusterId[]>()
   readonly #fallback: DecidedOffer
   readonly #lists: NamespaceLists
 
@@ -98,8 +103,9 @@ export class AccessRules {
     const named = known?.ofService.get(name) ?? []
     if (known === undefined || known.ofAll.length + named.length === 0) return this.#fallback
     const { ofAll } = known
-    const shared = (known.shared ??= joinedRules(this.#rulesOf(ofAll)))
-    const all = named.length === 0 ? shared : joinedRules([...shared.rules, ...this.#rulesOf(named)])
+    const joiner = (known.joiner ??= new RulesJoiner(this.#rulesOf(ofAll)))
+    const { shared } = joiner
+    const all = named.length === 0 ? shared : joiner.with(this.#rulesOf(named))
     const isCut = shared.isCut || all.isCut
     // Ten thousand services of one namespace may have ten thousand policies, and few readers want the names.
     return {
@@ -140,16 +146,21 @@ export class AccessRules {
   }
 
   #rulesOf(policies: readonly AccessPolicy[]): readonly OfferRule[] {
-    return policies.flatMap((policy) => {
-      let rules = this.#resolved.get(policy)
-      if (rules === undefined) this.#resolved.set(policy, (rules = this.#resolve(policy)))
-      return rules
-    })
+    const [first, ...others] = policies
+    if (first !== undefined && others.length === 0) return this.#rulesOfOne(first)
+    return policies.flatMap((policy) => this.#rulesOfOne(policy))
   }
 
   // A part that this release does not understand names nobody: it must not let in more than its author meant.
+  #rulesOfOne(policy: AccessPolicy): readonly OfferRule[] {
+    if (!isUnderstood(policy)) return NO_RULES
+    const text = JSON.stringify(policy.spec.from)
+    let rules = this.#resolved.get(text)
+    if (rules === undefined) this.#resolved.set(text, (rules = this.#resolve(policy)))
+    return rules
+  }
+
   #resolve(policy: AccessPolicy): readonly OfferRule[] {
-    if (!isUnderstood(policy)) return []
     return policy.spec.from.flatMap((callers) => {
       if (!hasOnly(callers, CALLER_FIELDS)) return []
       const clusters = this.#clustersOf(callers)
@@ -161,6 +172,13 @@ export class AccessRules {
 
   // Ids without a member are kept: that cluster may join later. Without ids, only members that are known count.
   #clustersOf({ clusters, selector }: AccessCallers): readonly ClusterId[] {
+    const text = JSON.stringify([clusters ?? null, selector ?? null])
+    let chosen = this.#chosen.get(text)
+    if (chosen === undefined) this.#chosen.set(text, (chosen = this.#choose(clusters, selector)))
+    return chosen
+  }
+
+  #choose(clusters: AccessCallers['clusters'], selector: AccessCallers['selector']): readonly ClusterId[] {
     const named: Iterable<string> = clusters ?? this.#labels.keys()
     const chosen = [...named].filter((id) => {
       if (id === this.#self) return false
@@ -187,8 +205,8 @@ function fallback({ clustersetDefault, clusterPolicies }: AccessWorld): DecidedO
 interface NamespacePolicies {
   readonly ofAll: AccessPolicy[]
   readonly ofService: Map<string, AccessPolicy[]>
-  /** What `ofAll` alone offers. */
-  shared?: JoinedRules
+  /** Has what `ofAll` alone offers. */
+  joiner?: RulesJoiner
 }
 
 /**

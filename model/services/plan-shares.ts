@@ -302,8 +302,7 @@ function reasonOf(
 /**
  * Takes fractions that add up to 1, or are all 0. Gives whole shares that add up to 10,000, by the largest remainder;
  * with equal remainders the first comes first. A fraction above 0 gets 1 at least, taken from the largest share: a
- * cluster
- * that is to have calls is not left without any.
+ * cluster that is to have calls is not left without any.
  */
 function apportioned(fractions: readonly number[]): number[] {
   const exact = fractions.map((one) => one * WHOLE)

@@ -96,9 +96,8 @@ export interface ServiceShares extends SharesPlan {
   /** The policy that counts. Undefined: none does. */
   readonly policy: AnyTrafficPolicy | undefined
   /**
-   * The ports whose shares are others than those of the service, because some of its endpoints do not serve them.
-   * Each is
-   * in one plan. Mostly empty.
+   * The ports whose shares are others than those of the service, because some of its endpoints do not serve them. Each
+   * is in one plan. Mostly empty.
    */
   readonly ports: readonly PortShares[]
 }
@@ -117,8 +116,7 @@ export function sharesOfPort(shares: ServiceShares, port: Parameters<typeof port
 
 /**
  * Takes the import and all its slices of one address family. Undefined: no policy counts for it, it selects no
- * clusters,
- * nothing is drained and all exporters may be called, so all ready endpoints count alike.
+ * clusters, nothing is drained and all exporters may be called, so all ready endpoints count alike.
  */
 export function sharesOfService(
   service: ServiceImport,
@@ -215,6 +213,9 @@ function planned(
  */
 const MAX_PORT_PLANS = 256
 
+/** Most endpoints that are read for the plans of ports of one service together. The same holds for later ports. */
+const MAX_ENDPOINTS_READ = 1_000_000
+
 interface PortPlanning {
   readonly clusters: readonly ExportingCluster[]
   readonly whole: SharesPlan
@@ -242,14 +243,16 @@ function planPorts(
   const groups = groupedByPorts(used)
   const serving = groupsOfPorts(groups)
   const found = new Map<string, { readonly of: ImportPort[]; readonly plan: SharesPlan }>()
+  let read = 0
   for (const port of ports) {
     const indexes = serving.get(portId(port)) ?? []
     const key = indexes.join()
     const known = found.get(key)
     if (known !== undefined) known.of.push(port)
-    else if (indexes.length < groups.length && found.size < MAX_PORT_PLANS) {
+    else if (indexes.length < groups.length && found.size < MAX_PORT_PLANS && read <= MAX_ENDPOINTS_READ) {
       const those = indexes.flatMap((index) => groups[index]?.slices ?? [])
-      found.set(key, { of: [port], plan: plan(withCounts(clusters, those)) })
+      read += those.reduce((sum, { endpoints = [] }) => sum + endpoints.length, 0)
+      if (read <= MAX_ENDPOINTS_READ) found.set(key, { of: [port], plan: plan(withCounts(clusters, those)) })
     }
   }
   return [...found.values()].flatMap((one) => (isSameDivision(one.plan, whole) ? [] : [{ ...one.plan, of: one.of }]))

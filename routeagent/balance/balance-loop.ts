@@ -91,6 +91,8 @@ export class BalanceLoop {
   notReady: string | undefined = 'nothing applied yet'
   /** What the kernel refused in the last run. Undefined if nothing. */
   failure: string | undefined
+  /** The kernel refused the table in the last run because it lacks what the table consists of. */
+  #isLacking = false
 
   constructor(
     deps: BalanceLoopDeps,
@@ -145,9 +147,12 @@ export class BalanceLoop {
     return this.#table.world !== undefined
   }
 
-  /** It is not known yet whether this kernel takes the table of this family, or whether there is to be one. */
+  /**
+   * It is not known yet whether this kernel takes the table of this family, or whether there is to be one. A failure
+   * that may pass decides nothing.
+   */
   isUndecided(): boolean {
-    return !this.isGuarding() && !this.#resting && this.failure === undefined
+    return !this.isGuarding() && !this.#resting && !this.#isLacking
   }
 
   /** The prefixes of each other cluster, of the family. */
@@ -256,10 +261,12 @@ export class BalanceLoop {
     } catch (error) {
       this.#staleFlows?.notApplied()
       this.failure = messageOf(error)
+      this.#isLacking = isLacking(error)
       this.notReady &&= this.failure
       throw error
     }
     this.failure = undefined
+    this.#isLacking = false
     this.#hasApplied = true
     this.#staleFlows?.applied(this.#table.world?.endsConnections === true)
     this.#passiveHealth?.applied(planner)

@@ -73,8 +73,9 @@ t.test('ranges that are stated after the join wait, and the accepted ones stay i
     renumbers: ['victim'],
   })
   const [, paris] = (await tokens.members()).toSorted((a, b) => (a.id < b.id ? 1 : -1))
-  t.match(paris?.notes, [
-    /ranges that wait for approval \(RangesAwaitApproval\): 10\.99\.0\.0\/24, 10\.20\.0\.0\/16, with labels tier=gold/,
+  t.same(paris?.notes, [
+    'the cluster states ranges and labels that wait for approval (RangesAwaitApproval): ' +
+      '10.99.0.0/24, 10.20.0.0/16, with labels tier=gold',
   ])
   const waiting = (await harness.lines()).find((line) => line.what.act === 'facts.waiting')
   t.match(waiting?.what.details, { renumbers: ['victim'], fingerprint: waits?.fingerprint })
@@ -226,6 +227,12 @@ t.test('labels that are stated after the join wait, whatever node networks do me
   t.same(member()?.facts.labels, {})
   const [waits] = await harness.tokens.waiting()
   t.match(waits, { what: 'ranges', labels, podCIDRs: ['10.99.0.0/24'] })
+  const note = 'the cluster states labels that wait for approval (RangesAwaitApproval): labels tier=prod'
+  t.same((await harness.tokens.members())[0]?.notes, [note])
+  const text = /^cluster "paris" waits for approval of new labels, with the fingerprint /
+  t.match(await failure(harness.tokens.accept({ cluster: 'paris', fingerprint: keyFingerprint('0'.repeat(64)) })), {
+    message: text,
+  })
   t.match(await harness.tokens.refuse({ cluster: 'paris' }), { repeated: false })
   const neededCIDRs = ['192.168.7.0/24']
   t.same(await state({ labels, neededCIDRs }), ['RangesRefusedByOperator'], 'a new node does not ask again')
@@ -281,6 +288,44 @@ t.test('labels of the token stay, whatever the member states and however it join
   for (const wrong of [{ 'a b': 'c' }, { tier: 'x'.repeat(64) }])
     t.match(await failure(harness.tokens.create({ labels: wrong })), { field: /^labels/ })
   t.ok((await harness.tokens.list()).some((one) => one.labels?.['tier'] === 'prod'))
+})
+
+t.test('labels of a token are no part of what the next one gives, and go with the membership', async (t) => {
+  const harness = await started(t, false)
+  const { log, tokens, clock } = harness
+  const bare = facts(['10.99.0.0/24'], { serviceCIDRs: [] })
+  const tokenOf = async (init: Parameters<typeof tokens.create>[0]) => (await tokens.create(init)).text
+  const stands = (cluster: string) => {
+    const row = log.get('member', cluster)
+    return [row?.facts.labels, row?.tokenLabels]
+  }
+  const prod = { tier: 'prod' }
+  for (const [say, end, plain, want] of [
+    ['evicted, a token for any cluster', 'evict', {}, [{}, undefined]],
+    ['evicted, a token for this id', 'evict', { cluster: 'paris' }, [{}, undefined]],
+    ['its certificates have ended, a token for any cluster', 'expire', {}, [{}, undefined]],
+    ['its certificates have ended, a token for this id', 'expire', { cluster: 'paris' }, [prod, prod]],
+    ['live, a token for this id', 'stay', { cluster: 'paris' }, [prod, prod]],
+  ] as const) {
+    await join_(harness, 'paris', { token: await tokenOf({ cluster: 'paris', labels: prod }), facts: bare })
+    t.same(stands('paris'), [prod, prod], say)
+    if (end === 'evict') {
+      await tokens.evict({ cluster: 'paris', force: true })
+      await log.refresh()
+      t.equal(log.get('member', 'paris')?.tokenLabels, undefined, `${say}: it left none`)
+    }
+    if (end === 'expire') await clock.advance(400 * 24 * 3_600_000)
+    await join_(harness, 'paris', { token: await tokenOf(plain), facts: bare })
+    t.same(stands('paris'), want, say)
+  }
+
+  const token = await tokenOf({ cluster: 'rome', labels: prod, approve: true })
+  await accepted(harness, 'rome', '10.98.0.0/24', token)
+  t.same(stands('rome'), [prod, prod])
+  const team = { team: 'x' }
+  const mine = { ...facts(['10.98.0.0/24'], { serviceCIDRs: [] }), labels: { room: 'b' } }
+  await join_(harness, 'rome', { token: await tokenOf({ cluster: 'rome', labels: team }), facts: mine })
+  t.same(stands('rome'), [team, team], 'an operator still approves what it states itself')
 })
 
 function gateway(cluster: string, address: string): MemberRecord {

@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import { type RecordLog, contentOfLog } from '../../../broker/store/record-log.ts'
+import { stateFacts } from '../../../broker/members/changed-facts.ts'
 import { changeFacts, completeness, joinMember, markComplete } from '../../../broker/members/membership.ts'
 import { type WriteContext, memberRecords, putRecord } from '../../../broker/records/record-writes.ts'
 import { noteAwaited } from '../../../broker/addresses/address-claims.ts'
@@ -267,6 +268,33 @@ t.test('what one member says of another counts as one word', async (t) => {
   t.match(await back(), { t: 'refused', why: 'only one member reports that this member may use 8.8.0.0/16' })
   await say('paris', 9, '8.8.0.0/16')
   t.match(await back(), { t: 'returned', index: 9 })
+})
+
+t.test('labels of a member that returns are accepted facts, on the word of two', async (t) => {
+  const tier = { tier: 'prod' }
+  type Labels = Readonly<Record<string, string>>
+  type Case = readonly [say: string, words: Readonly<Record<string, Labels>>, labels: Labels, approve?: true]
+  const rows: readonly Case[] = [
+    ['none', { roma: {} }, {}],
+    ['one word', { roma: tier }, {}, true],
+    ['two words that differ', { roma: tier, paris: {} }, {}, true],
+    ['two words', { roma: { ...tier, a: 'b' }, paris: { a: 'b', ...tier } }, { ...tier, a: 'b' }, true],
+  ]
+  for (const [say, words, labels, approve] of rows) {
+    const log = await restoredAfter([step('join', 0), step('join', 1), step('join', 3)])
+    const spec = { id: 'oslo', index: 9, podCIDRs: ['10.52.0.0/16'], serviceCIDRs: [], globalCIDRs: [] }
+    for (const [by, said] of Object.entries(words))
+      await log.transact((tx) => noteAwaited(tx, by, { ...spec, labels: said }, NOW_MS))
+    t.match(await log.transact((tx) => returnMember(tx, peer('oslo'), contextOf('oslo'))), { t: 'returned' }, say)
+    const row = log.get('member', 'oslo')
+    t.strictSame([row?.facts.labels, row?.tokenLabels, row?.approve], [labels, undefined, approve], say)
+    const stated = await log.transact((tx) =>
+      stateFacts(tx, { ...facts(['10.52.0.0/16'], { serviceCIDRs: [] }), labels: { tier: 'own' } }, contextOf('oslo')),
+    )
+    t.equal(stated.refused?.reason, approve && 'RangesAwaitApproval', `${say}: its own word waits`)
+    const counts = approve === undefined ? { tier: 'own' } : labels
+    t.strictSame(log.get('member', 'oslo')?.facts.labels, counts, say)
+  }
 })
 
 t.test('what is held and known otherwise here changes nothing', async (t) => {

@@ -238,10 +238,11 @@ const callers = fc.record(
 )
 
 t.test('an offer covers a caller if and only if one entry of one policy does', async () => {
-  const arbitrary = fc.array(fc.array(callers, { maxLength: 3 }), { minLength: 1, maxLength: 3 })
+  const arbitrary = fc.array(fc.array(callers, { maxLength: 3 }), { minLength: 1, maxLength: 4 })
   fc.assert(
-    fc.property(arbitrary, id, namespace, (froms, cluster, name) => {
-      const policies = froms.map((from, i) => policy(`p${i}`, { from }))
+    fc.property(arbitrary, fc.nat(4), id, namespace, (froms, shared, cluster, name) => {
+      const own = { targetRefs: [{ name: 'web' }] }
+      const policies = froms.map((from, i) => policy(`p${i}`, { from, ...(i < shared ? {} : own) }))
       const { offer } = new AccessRules(world({ policies })).offerOf('shop', 'web')
       const expected =
         cluster !== 'milano' &&
@@ -254,7 +255,52 @@ t.test('an offer covers a caller if and only if one entry of one policy does', a
       const isCovered = mayCall(offer, { cluster, namespace: { name } })
       return isCovered === expected && (!isCovered || isOfferedTo(offer, cluster)) && offerProblem(offer) === undefined
     }),
+    { numRuns: 500 },
   )
+})
+
+t.test('policies of single services are joined to those of all: once for the same callers', async (t) => {
+  const teamsOf = (name: string) => ({ selector: {}, namespaces: [name] })
+  const rows: readonly (readonly [say: string, all: Spec['from'], own: Spec['from'], want: unknown])[] = [
+    ['other namespaces', [teamsOf('one')], [teamsOf('two')], [[300, ['one', 'two']]]],
+    ['one member more', [teamsOf('one')], [{ clusters: ['last'], namespaces: ['one'] }], [[301, ['one']]]],
+    [
+      'a member with another namespace',
+      [teamsOf('one')],
+      [{ clusters: ['c7'], namespaces: ['two'] }],
+      [
+        [300, ['one']],
+        [1, ['two']],
+      ],
+    ],
+    [
+      'a member that may call from all',
+      [{ selector: {} }],
+      [{ clusters: ['c7'], namespaces: ['two'] }],
+      [[300, 'all']],
+    ],
+    ['a member more from all', [{ selector: {} }], [{ clusters: ['last'] }], [[301, 'all']]],
+    ['nobody', [teamsOf('one')], [], [[300, ['one']]]],
+  ]
+  const members = ids(300).map((one) => ({ spec: { id: one, labels: {} } })) as never
+  for (const [say, all, own, want] of rows) {
+    const targets = ['web', 'api'].map((name) => policy(name, { from: own, targetRefs: [{ name }] }))
+    const rules = new AccessRules(world({ policies: [policy('all', { from: all }), ...targets], clusters: members }))
+    const { offer, isCut } = rules.offerOf('shop', 'web')
+    t.same([offer?.map((one) => [one.clusters.length, one.namespaces?.names ?? 'all']), isCut], [want, undefined], say)
+    t.equal(rules.offerOf('shop', 'api').offer, offer, `${say}: the same callers of another service`)
+  }
+  const many = ids(300).map((one, i) => ({ clusters: [one], namespaces: [`team-${i % 250}`] }))
+  const own = { from: teams(20).map((name, i) => ({ clusters: [`d${i}`], namespaces: [`${name}-x`] })) }
+  const cut = new AccessRules(
+    world({
+      policies: [policy('all', { from: many }), policy('own', { ...own, targetRefs: [{ name: 'web' }] })],
+      clusters: members,
+    }),
+  )
+  t.match(cut.offerOf('shop', 'web'), { isCut: true }, 'together they are limited too')
+  t.equal(offerProblem(cut.offerOf('shop', 'web').offer), undefined)
+  t.equal(cut.offerOf('shop', 'other').isCut, undefined)
 })
 
 t.test(

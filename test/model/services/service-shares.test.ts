@@ -211,6 +211,31 @@ t.test('the shares of a port are those of the service with only the endpoints th
   t.ok(differing > 50, `${differing} of 500 have ports of their own`)
 })
 
+t.test('the endpoints that are read for the ports of a service are limited', (t) => {
+  const ports = Array.from({ length: 256 }, (_, i): ImportPort => ({ name: `p${i}`, protocol: 'TCP', port: 1 + i }))
+  let read = 0
+  const slices = ports.map(({ name }, i) => {
+    const id = IDS[i % IDS.length] ?? ''
+    const endpoints = Array.from({ length: 200 }, (_, n) => ({
+      get addresses() {
+        read += 1
+        return [`10.${i}.0.${n}`]
+      },
+      conditions: {},
+    }))
+    // Each port is served by all slices but its own.
+    const made = served(id, [], ...ports.filter((port) => port.name !== name))
+    return { ...made, metadata: { ...made.metadata, name: `web-${name}` }, endpoints } as EndpointSlice
+  })
+  const service = serviceImport('web', '245.0.0.7', { ports })
+  const shares = statedShares(service, slices, worldOf({}))
+  t.ok(read > 900_000 && read <= 1_000_000 + 256 * 200, `${read} of 13 million are read`)
+  const own = ports.map((port) => sharesOfPort(shares, port) !== shares)
+  t.equal(own.lastIndexOf(true), 18, 'the first ports have their own shares')
+  t.equal(own.filter(Boolean).length, 19, 'and the rest those of the service')
+  t.end()
+})
+
 t.test('what egress rules shut gets no calls', async (t) => {
   const slices = IDS.map((id) => served(id, ['1'], HTTP, GRPC))
   const rows: readonly (readonly [say: string, egress: WorldInit['egress'], want: string | undefined])[] = [
