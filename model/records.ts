@@ -57,11 +57,13 @@ export interface ServiceExportBody {
   readonly drained?: boolean
   /** Only with `drained`: importers end open connections too. */
   readonly drainedNow?: boolean
-  /**
-   * Connections that are open outlast what it takes away, also where importers decide: TCP by its policy, and all
-   * after a withdrawal if it exposes all pods.
-   */
+  /** Only with `offeredTo`: TCP connections that are open outlast what it takes away, also where importers decide. */
   readonly keepsOpen?: boolean
+  /**
+   * The exporter's nodes drop packets of open connections once it offers the service no more, so importers may end
+   * them. Absent: they do not, or an earlier release does not say.
+   */
+  readonly endsOpen?: boolean
 }
 
 export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {

@@ -177,11 +177,8 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
   const current = sortedByKey(world.exports).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
   const offers = memory.offers.decide(world.cluster, world.access, current.map(keyOf))
   const isClosed = world.access.exposure === 'nothing'
-  const keepsOpen: KeepsOpen = keepsOpenConnections(world.access.clusterPolicies)
-    ? 'always'
-    : world.access.exposure === 'pods'
-      ? 'unlimited'
-      : 'never'
+  const keepsOpen = keepsOpenConnections(world.access.clusterPolicies)
+  const open: OpenConnections = keepsOpen ? 'kept' : world.access.exposure === 'pods' ? 'not looked at' : 'ended'
   for (const object of current) {
     const key = keyOf(object)
     const offered = offers.get(key)
@@ -191,10 +188,10 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const policies = [offered, isClosed, keepsOpen]
+    const policies = [offered, isClosed, open]
     const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...policies]
     const planned = memo.get(key, inputs, () =>
-      planExport(world, memory, { object, service, own, offered, keepsOpen }),
+      planExport(world, memory, { object, service, own, offered, open }),
     ) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
@@ -208,18 +205,18 @@ interface ExportAtHand {
   readonly service: Service | undefined
   readonly own: readonly EndpointSlice[]
   readonly offered: ExportOffer
-  readonly keepsOpen: KeepsOpen
+  readonly open: OpenConnections
 }
 
-/** Which offers let open connections go on that they take away: of `unlimited`, those that name no namespaces. */
-type KeepsOpen = 'always' | 'unlimited' | 'never'
+/** What this cluster's nodes do with open connections after a withdrawal. They look at none if all pods are exposed. */
+type OpenConnections = 'kept' | 'ended' | 'not looked at'
 
 const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offered: undefined, notes: [] } as const
 
 function planExport(
   world: ExportWorld,
   memory: ExportMemory,
-  { object, service, own, offered, keepsOpen }: ExportAtHand,
+  { object, service, own, offered, open }: ExportAtHand,
 ): PlannedRecords {
   const valid = validateExport(object, service, world.access)
   if (service === undefined || valid.status !== 'True') return { valid, ...NOT_PUBLISHED }
@@ -245,7 +242,7 @@ function planExport(
     return record
   })
   const body = offeredBody(exportBody(object, service, own), offered.offer)
-  const exported = { body: keptOpen(body, keepsOpen), slices: published }
+  const exported = { body: openBody(body, open), slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
   const excess = describeExcess(exported, records)
   if (excess !== undefined) {
@@ -264,10 +261,14 @@ function offeredBody<T extends ServiceExportBody | EndpointSliceBody>(
   return offeredTo === undefined ? body : { ...body, offeredTo }
 }
 
-/** The nodes of the caller decide by namespaces, and end what this cluster would drop after a withdrawal. */
-function keptOpen(body: ServiceExportBody, keepsOpen: KeepsOpen): ServiceExportBody {
+/**
+ * The nodes of the caller decide by namespaces, and no others have to know that open connections go on. All may end
+ * what gets no answer after a withdrawal.
+ */
+function openBody(body: ServiceExportBody, open: OpenConnections): ServiceExportBody {
+  if (open === 'ended') return { ...body, endsOpen: true }
   const isLimited = body.offeredTo?.some(({ namespaces }) => namespaces !== undefined) === true
-  return keepsOpen === 'always' || (keepsOpen === 'unlimited' && !isLimited) ? { ...body, keepsOpen: true } : body
+  return isLimited && open === 'kept' ? { ...body, keepsOpen: true } : body
 }
 
 /**

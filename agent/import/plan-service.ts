@@ -44,7 +44,7 @@ import {
   ANNOTATION_DERIVED_SERVICE,
   ANNOTATION_DRAINED,
   ANNOTATION_DRAINED_NOW,
-  ANNOTATION_KEEPS_OPEN,
+  ANNOTATION_ENDS_OPEN,
   type Drain,
   ANNOTATION_PODS,
   type ClusterCandidate,
@@ -211,7 +211,7 @@ function planSlices(
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
   const exposed = JSON.stringify(exposure.ports)
   const callers = isOwn ? undefined : callersText(exported.body.offeredTo, input.own, exported.body.keepsOpen)
-  const { drained = false, drainedNow = false, keepsOpen = false } = exported.body
+  const { drained = false, drainedNow = false, endsOpen = false } = exported.body
   const drain: Drain | undefined = drained ? (drainedNow ? 'now' : 'open connections go on') : undefined
   const clusterNow = spec?.drained === true && spec.drainedNow === true
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
@@ -228,10 +228,10 @@ function planSlices(
       callers,
       drain,
       clusterNow,
-      keepsOpen: keepsOpen && !isOwn,
+      endsOpen: endsOpen && !isOwn,
       spec: isOwn ? undefined : spec,
     }
-    const inputs = [body, source.spec, inside, callers, drain, clusterNow, keepsOpen, exposed, exposure.type]
+    const inputs = [body, source.spec, inside, callers, drain, clusterNow, endsOpen, exposed, exposure.type]
     const planned = memo.get(`${cluster}/${name}`, inputs, () => {
       const left: Dropped[] = []
       return { slice: importedSlice(source, exposure, left), dropped: left }
@@ -259,8 +259,8 @@ interface SliceSource {
   readonly drain: Drain | undefined
   /** The whole cluster is drained now. A CRD of an earlier release does not keep this in the Cluster. */
   readonly clusterNow: boolean
-  /** Its exporter lets open connections go on after a withdrawal. */
-  readonly keepsOpen: boolean
+  /** ServiceExportBody.endsOpen */
+  readonly endsOpen: boolean
 }
 
 interface Translation {
@@ -295,7 +295,7 @@ function importedSlice(
     ...(pods === undefined ? {} : { [ANNOTATION_PODS]: pods }),
     ...(source.callers === undefined ? {} : { [ANNOTATION_CALLERS]: source.callers }),
     ...(source.drain === undefined ? {} : { [ANNOTATION_DRAINED]: 'true' }),
-    ...(source.keepsOpen ? { [ANNOTATION_KEEPS_OPEN]: 'true' } : {}),
+    ...(source.endsOpen ? { [ANNOTATION_ENDS_OPEN]: 'true' } : {}),
     ...(source.drain === 'now' || source.clusterNow ? { [ANNOTATION_DRAINED_NOW]: 'true' } : {}),
   }
   return {

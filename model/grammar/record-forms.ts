@@ -280,6 +280,7 @@ const serviceExport = group<ServiceExportBody>({
   drained: optional(flag),
   drainedNow: optional(flag),
   keepsOpen: optional(flag),
+  endsOpen: optional(flag),
 })
 
 const slicePort = group<EndpointPort>({

@@ -33,13 +33,14 @@ export const ANNOTATION_DRAINED = 'sealane.io/drained'
 export const ANNOTATION_DRAINED_NOW = 'sealane.io/drained-now'
 
 /**
- * On imported EndpointSlices: "true" if their exporter lets open connections go on when it offers the service no more.
+ * On imported EndpointSlices: "true" if the nodes of their exporter drop packets of open connections once it offers the
+ * service no more. Without it, nothing is ended: exporters and agents of earlier releases do not write it.
  */
-export const ANNOTATION_KEEPS_OPEN = 'sealane.io/keeps-open'
+export const ANNOTATION_ENDS_OPEN = 'sealane.io/ends-open'
 
-/** Whether the exporter of an imported slice lets open connections go on after a withdrawal. */
-export function keepsOpenOf({ metadata }: Pick<EndpointSlice, 'metadata'>): boolean {
-  return metadata.annotations?.[ANNOTATION_KEEPS_OPEN] === 'true'
+/** Whether open connections to the endpoints of an imported slice get no answer after a withdrawal. */
+export function endsOpenOf({ metadata }: Pick<EndpointSlice, 'metadata'>): boolean {
+  return metadata.annotations?.[ANNOTATION_ENDS_OPEN] === 'true'
 }
 
 /** How the exporter of a service drains it. */

@@ -124,6 +124,7 @@ function serviceExportToWire(body: ServiceExportBody): wire.ServiceExport {
     drained: body.drained,
     drainedNow: body.drainedNow,
     keepsOpen: body.keepsOpen,
+    endsOpen: body.endsOpen,
   }
 }
 
@@ -168,6 +169,7 @@ function serviceExportFromWire(body: wire.ServiceExport, field: string): Service
     ...optional('drained', body.drained),
     ...optional('drainedNow', body.drainedNow),
     ...optional('keepsOpen', body.keepsOpen),
+    ...optional('endsOpen', body.endsOpen),
   }
 }
 

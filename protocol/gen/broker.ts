@@ -499,7 +499,14 @@ export interface ServiceExport {
    * Only with `offered_to`: TCP connections that are open go on when it is narrowed. A reader of an earlier release ends
    * those that it decides about.
    */
-  keepsOpen?: boolean | undefined;
+  keepsOpen?:
+    | boolean
+    | undefined;
+  /**
+   * The nodes of the exporter drop packets of open connections once it offers the service no more. Absent: they do not,
+   * or the exporter is of an earlier release. Importers then end nothing. A reader of an earlier release never does.
+   */
+  endsOpen?: boolean | undefined;
 }
 
 export interface ClusterSelectors {
@@ -4592,6 +4599,7 @@ function createBaseServiceExport(): ServiceExport {
     drained: undefined,
     drainedNow: undefined,
     keepsOpen: undefined,
+    endsOpen: undefined,
   };
 }
 
@@ -4641,6 +4649,9 @@ export const ServiceExport: MessageFns<ServiceExport> = {
     }
     if (message.keepsOpen !== undefined) {
       writer.uint32(432).bool(message.keepsOpen);
+    }
+    if (message.endsOpen !== undefined) {
+      writer.uint32(440).bool(message.endsOpen);
     }
     return writer;
   },
@@ -4776,6 +4787,14 @@ export const ServiceExport: MessageFns<ServiceExport> = {
             }
 
             message.keepsOpen = reader.bool();
+            continue;
+          }
+          case 55: {
+            if (tag !== 440) {
+              break;
+            }
+
+            message.endsOpen = reader.bool();
             continue;
           }
         }

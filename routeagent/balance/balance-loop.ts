@@ -384,7 +384,7 @@ export class BalanceLoop {
   #updatePlanner(world: NodeRouteWorld, checking: boolean): BalancePlanner {
     const context = serviceContext(world, this.#family.family)
     const known = this.#planner
-    const planner = known ?? new BalancePlanner(context)
+    const planner = known ?? new BalancePlanner(context, (name) => namespaceStays(this.#deps.caches, name))
     planner.setContext(context)
     if (known === undefined || checking) {
       planner.replaceAll(this.#deps.caches.imports.list(), this.#deps.caches.slices.list())
@@ -464,4 +464,12 @@ class EndingCheck {
     if (why !== this.#why) this.#deps.logger.info('a drain with --now ends no open TCP connections', { why })
     this.#why = why
   }
+}
+
+/** Namespaces are read from the first question on, so that only nodes that have seen a withdrawal read them. */
+function namespaceStays({ callers }: RouteAgentCaches, name: string): boolean | undefined {
+  const cache = callers.namespaces.open()
+  if (!cache.synced) return undefined
+  const found = cache.get(name)
+  return found !== undefined && found.metadata.deletionTimestamp === undefined && found.status?.phase !== 'Terminating'
 }

@@ -22,7 +22,7 @@ import {
   sharesFor,
   watchedName,
 } from './plan-service.ts'
-import { WithdrawnPorts } from './withdrawn.ts'
+import { type NamespaceStays, WithdrawnPorts } from './withdrawn.ts'
 
 /** One port of one service whose plan has changed. Without a plan, no service has it. */
 export interface PortChange {
@@ -47,6 +47,7 @@ const NO_TARGETS: ReadonlySet<string> = new Set()
 
 export class BalancePlanner {
   #context: ServiceContext
+  readonly #stays: NamespaceStays
   readonly #imports = new Map<ServiceKey, ServiceImport>()
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
   /** The service with which a slice was last seen, because its label may change. */
@@ -67,8 +68,10 @@ export class BalancePlanner {
   #dueMs: number | undefined
   readonly #withdrawn = new WithdrawnPorts()
 
-  constructor(context: ServiceContext) {
+  /** Without `stays`, no namespace goes. */
+  constructor(context: ServiceContext, stays: NamespaceStays = () => true) {
     this.#context = context
+    this.#stays = stays
   }
 
   /** Plans every service again if the context is different. */
@@ -191,7 +194,8 @@ export class BalancePlanner {
   #takeWithdrawn(atMs: number, touched: Set<string>): void {
     const slicesOf = (key: ServiceKey): Iterable<EndpointSlice> => this.#slices.get(key)?.values() ?? []
     const isPlanned = (port: string): boolean => this.#claims.has(port)
-    for (const port of this.#withdrawn.take(atMs, this.#context, slicesOf, isPlanned)) touched.add(port)
+    const world = { context: this.#context, slicesOf, isPlanned, stays: this.#stays }
+    for (const port of this.#withdrawn.take(atMs, world)) touched.add(port)
     const { dueMs } = this.#withdrawn
     if (dueMs < (this.#dueMs ?? Infinity)) this.#dueMs = dueMs
   }

@@ -289,28 +289,27 @@ export function planService(
 }
 
 /**
- * The ports of a service that has gone, by map key as those of planService(), with all targets in these slices as those
- * to which open connections are ended. UDP has no connections.
+ * The ports of a service that has gone, by map key as those of planService(), with all their targets in these slices.
+ * Without UDP, which has no connections.
  */
-export function endedPlans(
+export function openTargets(
   service: ServiceImport,
   slices: readonly EndpointSlice[],
   context: ServiceContext,
-): ReadonlyMap<string, PortPlan> {
-  const plans = new Map<string, PortPlan>()
+): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, readonly string[]>()
   const family = addressFamily(context.clustersetIpRange.family)
   const addresses = clustersetIps(service, family, context)
   const ports = service.spec.ports.filter(({ port, protocol }) => isPortNumber(port) && protocol !== 'UDP')
-  if (addresses.length === 0 || ports.length === 0) return plans
+  if (addresses.length === 0 || ports.length === 0) return found
   const clusters = new Set(slices.flatMap(({ metadata: { labels } }) => labels?.[LABEL_SOURCE_CLUSTER] ?? []))
-  const targets = new EndedTargets(slices, { ended: clusters, most: mostSlots(ports.length), family, context })
+  const ended = new EndedTargets(slices, { ended: clusters, most: mostSlots(ports.length), family, context })
   for (const port of ports) {
-    const ended = targets.all(port)
-    if (ended.length === 0) continue
-    const plan: PortPlan = { pick: 'random', slots: [], ended, withdrawn: true }
-    for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
+    const targets = ended.all(port)
+    if (targets.length === 0) continue
+    for (const address of addresses) found.set(portKey(address, port.protocol, port.port), targets)
   }
-  return plans
+  return found
 }
 
 function clustersetIps(

@@ -5,49 +5,72 @@
  *
  * - An import that was never seen here ends nothing (design rules 2 and 13), and endpoints that go while the import
  *   stays do not either: the importer leaves them out also if it has not heard of their cluster for long.
- * - Connections to endpoints of this cluster go on, and those to exporters that let them.
- * - An import that comes back at once, as when an object is replaced, ends nothing.
+ * - Only connections to exporters that say that they drop such packets are ended, and none to this cluster's endpoints.
+ * - An import that comes back at once, as when an object is replaced or the agent mends what a user has deleted, ends
+ *   nothing. One that a user deletes while no agent runs does, although its exporter drops nothing: new calls find no
+ *   service then either.
+ * - An import that goes with its namespace ends nothing: its exporter still offers it.
  */
 import { type EndpointSlice, LABEL_SOURCE_CLUSTER, type ServiceImport, type ServiceKey } from '../../model/model.ts'
-import { keepsOpenOf } from '../../model/services/services.ts'
-import { type PortPlan, type ServiceContext, endedPlans } from './plan-service.ts'
+import { endsOpenOf } from '../../model/services/services.ts'
+import { type PortPlan, type ServiceContext, openTargets } from './plan-service.ts'
 
 /** How long an import has to be gone before connections are ended. */
 export const WITHDRAWN_HOLD_MS = 2000
 /** How long they are ended then: longer than the first keepalive of an idle connection takes by default, two hours. */
 export const WITHDRAWN_MS = 3 * 3_600_000
-/** Targets of all ports together. Connections to more of them are left as they are. */
-export const MAX_WITHDRAWN_TARGETS = 16_384
-/** Slices that are remembered because they may have gone just before their import. */
-const MAX_SLICES = 256
+/** Nothing is ended if it is not known for so long whether the namespace stays. */
+export const WITHDRAWN_UNKNOWN_MS = 30_000
+/** Targets of all ports together, for each exporting cluster. Its oldest give way. */
+export const MAX_WITHDRAWN_TARGETS = 2048
+/** Slices that are remembered because they may have gone just before their import, for each exporting cluster. */
+export const MAX_SLICES_THAT_WENT = 64
 
-interface WithdrawnPort {
-  readonly plan: PortPlan
-  readonly fromMs: number
-  readonly untilMs: number
-  readonly targets: number
+/** Whether a namespace exists and is not about to go. Undefined: not known yet. */
+export type NamespaceStays = (namespace: string) => boolean | undefined
+
+/** What else there is while withdrawn services are taken. */
+export interface WithdrawnWorld {
+  readonly context: ServiceContext
+  /** The slices of a service that are still there. */
+  readonly slicesOf: (key: ServiceKey) => Iterable<EndpointSlice>
+  /** A service has the port. */
+  readonly isPlanned: (port: string) => boolean
+  readonly stays: NamespaceStays
+}
+
+/** The endpoints of one cluster behind one port. */
+interface WithdrawnTargets {
+  readonly namespace: string
+  readonly targets: readonly string[]
+  readonly wentMs: number
+  /** Waiting: looked at next at this time. Ending: no longer ended from then on. */
+  readonly dueMs: number
+  readonly is: 'waiting' | 'ending'
 }
 
 export class WithdrawnPorts {
-  /** The slices that went last, by namespace and name. */
-  readonly #slices = new Map<string, { readonly service: ServiceKey; readonly slice: EndpointSlice }>()
+  /** The slices that went last, by cluster, then by namespace and name. */
+  readonly #slices = new Map<string, Map<string, { readonly service: ServiceKey; readonly slice: EndpointSlice }>>()
   /** The imports that have gone since the last take(). */
   readonly #imports = new Map<ServiceKey, ServiceImport>()
-  /** By port key, in the order in which they went. */
-  readonly #ports = new Map<string, WithdrawnPort>()
-  /** The keys of those whose connections are ended now. */
-  readonly #ending = new Set<string>()
-  #targets = 0
+  /** By cluster, then by port key, in the order in which they went. */
+  readonly #clusters = new Map<string, Map<string, WithdrawnTargets>>()
+  /** Ports whose ended connections have changed since the last take(). */
+  readonly #changed = new Set<string>()
 
   sliceCame(id: string): void {
-    this.#slices.delete(id)
+    for (const slices of this.#slices.values()) slices.delete(id)
   }
 
   sliceWent(id: string, service: ServiceKey, slice: EndpointSlice): void {
-    this.#slices.delete(id)
-    this.#slices.set(id, { service, slice })
-    const [first] = this.#slices.keys()
-    if (this.#slices.size > MAX_SLICES && first !== undefined) this.#slices.delete(first)
+    this.sliceCame(id)
+    const cluster = endingCluster(slice)
+    if (cluster === undefined) return
+    const slices = this.#slices.get(cluster) ?? new Map<string, { service: ServiceKey; slice: EndpointSlice }>()
+    this.#slices.set(cluster, slices.set(id, { service, slice }))
+    const [first] = slices.keys()
+    if (slices.size > MAX_SLICES_THAT_WENT && first !== undefined) slices.delete(first)
   }
 
   importCame(key: ServiceKey): void {
@@ -60,70 +83,113 @@ export class WithdrawnPorts {
 
   /** A service has this port. */
   portCame(port: string): void {
-    this.#ending.delete(port)
-    this.#targets -= this.#ports.get(port)?.targets ?? 0
-    this.#ports.delete(port)
+    for (const cluster of this.#clusters.keys()) this.#forget(cluster, port)
   }
 
   /**
    * Takes what went until this monotonic time, in milliseconds. Returns the ports whose connections are ended from now
-   * on, or no longer. `slicesOf` has the slices of a service that are still there; `isPlanned`: a service has the port.
+   * on, or no longer.
    */
-  take(
+  take(atMs: number, world: WithdrawnWorld): readonly string[] {
+    for (const [key, object] of this.#imports) this.#takeImport(atMs, [key, object], world)
+    this.#imports.clear()
+    for (const [cluster, ports] of this.#clusters)
+      for (const [port, one] of [...ports]) if (atMs >= one.dueMs) this.#goOn(atMs, [cluster, port, one], world.stays)
+    const changed = [...this.#changed]
+    this.#changed.clear()
+    return changed
+  }
+
+  #takeImport(
     atMs: number,
-    context: ServiceContext,
-    slicesOf: (key: ServiceKey) => Iterable<EndpointSlice>,
-    isPlanned: (port: string) => boolean,
-  ): readonly string[] {
-    for (const [key, object] of this.#imports) {
-      const slices = [...slicesOf(key), ...this.#slicesThatWent(key)].filter((slice) => endsCalls(slice, context.self))
-      if (slices.length === 0) continue
-      for (const [port, plan] of endedPlans(object, slices, context)) {
-        const targets = plan.ended?.length ?? 0
-        if (isPlanned(port) || this.#targets + targets > MAX_WITHDRAWN_TARGETS) continue
-        this.portCame(port)
-        const fromMs = atMs + WITHDRAWN_HOLD_MS
-        this.#ports.set(port, { plan, fromMs, untilMs: fromMs + WITHDRAWN_MS, targets })
-        this.#targets += targets
+    [key, object]: readonly [ServiceKey, ServiceImport],
+    { context, slicesOf, isPlanned, stays }: WithdrawnWorld,
+  ): void {
+    const byCluster = new Map<string, EndpointSlice[]>()
+    for (const slice of [...slicesOf(key), ...this.#slicesThatWent(key)]) {
+      const cluster = endingCluster(slice)
+      if (cluster === undefined || cluster === context.self) continue
+      byCluster.set(cluster, [...(byCluster.get(cluster) ?? []), slice])
+    }
+    const { namespace = '' } = object.metadata
+    // The first question has the namespaces read, so that they are known when the time comes.
+    if (byCluster.size === 0 || stays(namespace) === false) return
+    for (const [cluster, slices] of byCluster) {
+      for (const [port, all] of openTargets(object, slices, context)) {
+        if (isPlanned(port)) continue
+        const targets = all.slice(0, MAX_WITHDRAWN_TARGETS)
+        const dueMs = atMs + WITHDRAWN_HOLD_MS
+        this.#remember([cluster, port, { namespace, targets, wentMs: atMs, dueMs, is: 'waiting' }])
       }
     }
-    this.#imports.clear()
-    const changed: string[] = []
-    for (const [port, { fromMs, untilMs }] of this.#ports) {
-      if (atMs >= untilMs) this.portCame(port)
-      else if (atMs >= fromMs && !this.#ending.has(port)) this.#ending.add(port)
-      else continue
-      changed.push(port)
+  }
+
+  #remember([cluster, port, one]: readonly [string, string, WithdrawnTargets]): void {
+    this.#forget(cluster, port)
+    const ports = this.#clusters.get(cluster) ?? new Map<string, WithdrawnTargets>()
+    let left = MAX_WITHDRAWN_TARGETS - one.targets.length
+    for (const { targets } of ports.values()) left -= targets.length
+    for (const [oldest, { targets }] of [...ports]) {
+      if (left >= 0) break
+      left += targets.length
+      this.#forget(cluster, oldest)
     }
-    return changed
+    this.#clusters.set(cluster, ports.set(port, one))
+  }
+
+  /** The state machine of one cluster's endpoints behind a port: waiting ─► ending ─► forgotten. */
+  #goOn(atMs: number, [cluster, port, one]: readonly [string, string, WithdrawnTargets], stays: NamespaceStays): void {
+    const answer = one.is === 'waiting' ? stays(one.namespace) : false
+    if (answer === false || (answer === undefined && atMs >= one.wentMs + WITHDRAWN_UNKNOWN_MS)) {
+      this.#forget(cluster, port)
+      return
+    }
+    if (answer === true) this.#changed.add(port)
+    // A key that exists keeps its place.
+    const next =
+      answer === true ? { is: 'ending' as const, dueMs: atMs + WITHDRAWN_MS } : { dueMs: atMs + WITHDRAWN_HOLD_MS }
+    this.#clusters.get(cluster)?.set(port, { ...one, ...next })
+  }
+
+  #forget(cluster: string, port: string): void {
+    const ports = this.#clusters.get(cluster)
+    if (ports?.get(port)?.is === 'ending') this.#changed.add(port)
+    ports?.delete(port)
+    if (ports?.size === 0) this.#clusters.delete(cluster)
   }
 
   /** When take() has the next change. Infinity if there is none to come. */
   get dueMs(): number {
     let due = Infinity
-    for (const [port, { fromMs, untilMs }] of this.#ports)
-      due = Math.min(due, this.#ending.has(port) ? untilMs : fromMs)
+    for (const ports of this.#clusters.values()) for (const { dueMs } of ports.values()) due = Math.min(due, dueMs)
     return due
   }
 
   /** The plan of a port that no service has, if connections to it are ended. */
   planOf(port: string): PortPlan | undefined {
-    return this.#ending.has(port) ? this.#ports.get(port)?.plan : undefined
+    const ended = new Set<string>()
+    for (const ports of this.#clusters.values()) {
+      const one = ports.get(port)
+      if (one?.is === 'ending') for (const target of one.targets) ended.add(target)
+    }
+    return ended.size === 0 ? undefined : { pick: 'random', slots: [], ended: [...ended].sort(), withdrawn: true }
   }
 
   #slicesThatWent(key: ServiceKey): EndpointSlice[] {
     const found: EndpointSlice[] = []
-    for (const [id, { service, slice }] of this.#slices) {
-      if (service !== key) continue
-      found.push(slice)
-      this.#slices.delete(id)
+    for (const [cluster, slices] of this.#slices) {
+      for (const [id, { service, slice }] of slices) {
+        if (service !== key) continue
+        found.push(slice)
+        slices.delete(id)
+      }
+      if (slices.size === 0) this.#slices.delete(cluster)
     }
     return found
   }
 }
 
-/** Whether the exporter of the slice drops packets of open connections once it offers the service no more. */
-function endsCalls(slice: EndpointSlice, self: string): boolean {
-  const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
-  return cluster !== undefined && cluster !== self && !keepsOpenOf(slice)
+/** The exporter of the slice, if it drops packets of open connections once it offers the service no more. */
+function endingCluster(slice: EndpointSlice): string | undefined {
+  return endsOpenOf(slice) ? slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] : undefined
 }

@@ -88,7 +88,7 @@ export interface RouteAgentCaches {
   readonly routeAgents: LazyInformer<RouteAgent>
   /**
    * Opened where some namespaces may call what others may not, and where calls are counted, which names the callers.
-   * Pods: at least those of this node.
+   * Namespaces: also once a service has been withdrawn. Pods: at least those of this node.
    */
   readonly callers: CallerCaches
   /** The world does not wait for them, because a cluster may lack their kinds: routes do not depend on them. */

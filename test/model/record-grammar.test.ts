@@ -317,6 +317,7 @@ const WHOLE: Readonly<Record<'ServiceExport' | 'EndpointSlice' | 'Endpoint' | 'C
       drained: true,
       drainedNow: true,
       keepsOpen: true,
+      endsOpen: true,
     },
     EndpointSlice: {
       kind: 'EndpointSlice',

@@ -162,8 +162,10 @@ async function withdrawn(t: Test, site: Site, client: Netns, far: Netns): Promis
   ]
   const ours = [slice('web', 'milano', [WEB[4][2]!], PORTS), slice6('web', 'milano', [WEB[6][2]!], PORTS)]
   for (const { metadata } of ours) site.api.drop('EndpointSlice', metadata.name, 'shop')
+  // It outlives its last object.
+  site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
   for (const keeps of [true, false]) {
-    const annotations = keeps ? { 'sealane.io/keeps-open': 'true' } : {}
+    const annotations = keeps ? {} : { 'sealane.io/ends-open': 'true' }
     site.api.put(web)
     for (const one of slices) site.api.put({ ...one, metadata: { ...one.metadata, annotations } })
     for (const [ip, family] of [
@@ -185,7 +187,7 @@ async function withdrawn(t: Test, site: Site, client: Netns, far: Netns): Promis
       }
       const sent = performance.now()
       const answer = await held[i]?.ask()
-      if (keeps) t.match(answer, `${FAR[family]} `, `IPv${family}: its exporter lets the connection go on`)
+      if (keeps) t.match(answer, `${FAR[family]} `, `IPv${family}: its exporter does not say that it drops them`)
       else t.equal(answer, 'ECONNRESET', `IPv${family}: the client hears of the end when it sends`)
       t.ok(performance.now() - sent < SOON_MS)
       held[i]?.end()

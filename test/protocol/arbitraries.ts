@@ -76,6 +76,7 @@ const serviceExport = fc.record(
     drained: fc.boolean(),
     drainedNow: fc.boolean(),
     keepsOpen: fc.boolean(),
+    endsOpen: fc.boolean(),
   },
   {
     requiredKeys: [

@@ -83,28 +83,35 @@ t.test('policies that name more than an offer carries withdraw nothing, and the 
   }
 })
 
-t.test('an offer says whether open connections outlast it', async (t) => {
-  const memory = newExportMemory()
-  const keeping = { ...clusterAccessPolicy('allow'), spec: { default: 'allow', keepOpenConnections: true } } as const
-  const to = (namespaces?: string[]) =>
-    accessPolicy('shop/a', { from: [{ clusters: ['oslo'], ...(namespaces === undefined ? {} : { namespaces }) }] })
-  const rows: readonly (readonly [string, Partial<ExportAccess>, keepsOpen: true | undefined])[] = [
-    ['it ends them', { policies: [to(['till'])] }, undefined],
-    ['it keeps them', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
-    ['to whole clusters', { policies: [to()], clusterPolicies: [keeping] }, true],
-    ['to all', { clusterPolicies: [keeping] }, true],
-    ['to all: it ends them', {}, undefined],
-    ['all pods are exposed', { exposure: 'pods' }, true],
-    ['callers decide by namespaces', { exposure: 'pods', policies: [to(['till'])] }, undefined],
-    ['it keeps them again', { policies: [to(['till'])], clusterPolicies: [keeping] }, true],
-    ['and ends them', { policies: [to(['till'])] }, undefined],
-  ]
-  for (const [what, change, want] of rows) {
-    const plan = planExports({ ...WORLD, access: { ...WORLD.access, ...change } }, memory)
-    const body = plan.records.get('ServiceExport/shop/web')?.body
-    t.equal(body?.kind === 'ServiceExport' ? body.keepsOpen : 'no record', want, what)
-  }
-})
+t.test(
+  'an offer to namespaces says whether open connections outlast it, and each whether a withdrawal drops them',
+  async (t) => {
+    const memory = newExportMemory()
+    const keeping = { ...clusterAccessPolicy('allow'), spec: { default: 'allow', keepOpenConnections: true } } as const
+    const to = (namespaces?: string[]) =>
+      accessPolicy('shop/a', { from: [{ clusters: ['oslo'], ...(namespaces === undefined ? {} : { namespaces }) }] })
+    const rows: readonly (readonly [string, Partial<ExportAccess>, states: 'keeps' | 'ends' | ''])[] = [
+      ['it ends them', { policies: [to(['till'])] }, 'ends'],
+      ['it keeps them', { policies: [to(['till'])], clusterPolicies: [keeping] }, 'keeps'],
+      ['to whole clusters: this cluster decides', { policies: [to()], clusterPolicies: [keeping] }, ''],
+      ['to all', { clusterPolicies: [keeping] }, ''],
+      ['to whole clusters: it ends them', { policies: [to()] }, 'ends'],
+      ['to all: it ends them', {}, 'ends'],
+      ['its nodes pass all to all pods', { exposure: 'pods' }, ''],
+      ['and callers decide by namespaces', { exposure: 'pods', policies: [to(['till'])] }, ''],
+      ['and they keep them', { exposure: 'pods', policies: [to(['till'])], clusterPolicies: [keeping] }, 'keeps'],
+      ['it keeps them again', { policies: [to(['till'])], clusterPolicies: [keeping] }, 'keeps'],
+      ['and ends them', { policies: [to(['till'])] }, 'ends'],
+    ]
+    for (const [what, change, want] of rows) {
+      const plan = planExports({ ...WORLD, access: { ...WORLD.access, ...change } }, memory)
+      const body = plan.records.get('ServiceExport/shop/web')?.body
+      if (body?.kind !== 'ServiceExport') return void t.fail(`${what}: no record`)
+      t.equal(body.keepsOpen, want === 'keeps' || undefined, what)
+      t.equal(body.endsOpen, want === 'ends' || undefined, what)
+    }
+  },
+)
 
 t.test('what does not change an offer changes no record', async (t) => {
   const memory = newExportMemory()

@@ -241,6 +241,7 @@ t.test('the record of an export', async (t) => {
       ipFamilies: ['IPv4'],
       exportedLabels: { tier: 'front' },
       exportedAnnotations: { note: 'x' },
+      endsOpen: true,
     },
   })
 })

@@ -61,7 +61,7 @@ t.test('slices say whether their exporter lets open connections outlast its offe
   t.end()
 })
 
-t.test('and for a withdrawal, whoever may call', (t) => {
+t.test('and whether a withdrawal drops them, whoever may call', (t) => {
   const memory = newImportMemory({ ...INIT, cluster: 'tokyo' })
   const marks = (change: Partial<ServiceExportBody>): unknown[] => {
     const { objects } = planImports(
@@ -69,12 +69,13 @@ t.test('and for a withdrawal, whoever may call', (t) => {
       memory,
     )
     return [...objects.values()].flatMap(({ kind, metadata }) =>
-      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/keeps-open']] : [],
+      kind === 'EndpointSlice' ? [metadata.annotations?.['sealane.io/ends-open']] : [],
     )
   }
   t.strictSame(marks({}), [undefined])
-  t.strictSame(marks({ keepsOpen: true }), ['true'])
-  t.strictSame(marks({ keepsOpen: false }), [undefined], 'and no longer')
+  t.strictSame(marks({ endsOpen: true }), ['true'])
+  t.strictSame(marks({ endsOpen: false }), [undefined], 'and no longer')
+  t.strictSame(marks({ keepsOpen: true }), [undefined])
   t.end()
 })
 

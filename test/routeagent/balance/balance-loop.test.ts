@@ -15,13 +15,16 @@ import {
   type Endpoint,
   type EndpointSlice,
   MEMBERSHIP_NAME,
+  type Namespace,
   type TrafficPolicy,
 } from '../../../model/objects.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
+import { ANNOTATION_ENDS_OPEN } from '../../../model/services/service-shares.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { BalanceLoop } from '../../../routeagent/balance/balance-loop.ts'
 import { BalancePlanner, SHARES_HOLD_MS, type Traffic } from '../../../routeagent/balance/plan-balancing.ts'
 import { TrafficReader } from '../../../routeagent/balance/read-traffic.ts'
+import { WITHDRAWN_HOLD_MS } from '../../../routeagent/balance/withdrawn.ts'
 import { FactsReader } from '../../../routeagent/world/node-world.ts'
 import { RESYNC_MS } from '../../../routeagent/world/world.ts'
 import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
@@ -426,6 +429,34 @@ t.test('a kernel that cannot end open connections gets a table without such rule
     await loop.reconcile(signal)
     t.equal(hasEnding(nft), true, 'it was accepted before')
   })
+})
+
+t.test('open connections to a withdrawn service are ended, unless its namespace goes', async (t) => {
+  const rows: readonly (readonly [say: string, namespace: Partial<Namespace> | undefined, isEnded: boolean])[] = [
+    ['it stays', {}, true],
+    ['it is about to go', { status: { phase: 'Terminating' } }, false],
+    ['it has gone', undefined, false],
+  ]
+  for (const [say, namespace, isEnded] of rows) {
+    const stopping = new AbortController()
+    const { api, loop, clock, nft } = await oneNode(stopping.signal)
+    const web = slice('web', 'paris', ['244.1.0.5'])
+    const annotations = { [ANNOTATION_ENDS_OPEN]: 'true' }
+    for (const object of [cluster('paris', 2, '244.1.0.0/16'), serviceImport('web', '245.0.0.7')]) api.put(object)
+    api.put({ ...web, metadata: { ...web.metadata, annotations } })
+    const running = loop.run(stopping.signal).catch(() => undefined)
+    await clock.advance(1000)
+    if (namespace !== undefined) {
+      api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' }, ...namespace })
+    }
+    api.drop('EndpointSlice', web.metadata.name, 'shop')
+    api.drop('ServiceImport', 'web', 'shop')
+    await clock.advance(2 * WITHDRAWN_HOLD_MS)
+    const ended = (await nft.elements(NFT_TABLE_NODE, 'ended')).map(({ key }) => key)
+    t.strictSame(ended, isEnded ? ['245.0.0.7 . tcp . 80 . 244.1.0.5'] : [], say)
+    stopping.abort()
+    await running
+  }
 })
 
 t.test('policies that have not been read are waited for, and not for ever', async (t) => {

@@ -1,25 +1,33 @@
 /** Open connections of services that have gone: test/netns/udp-stale-endpoint.test.ts has the packets. */
 import t from 'tap'
-import { ANNOTATION_KEEPS_OPEN } from '../../../model/services/service-shares.ts'
+import { ANNOTATION_ENDS_OPEN } from '../../../model/services/service-shares.ts'
 import type { EndpointSlice } from '../../../model/objects.ts'
 import { balanceElements } from '../../../routeagent/balance/balance-elements.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
-import { MAX_WITHDRAWN_TARGETS, WITHDRAWN_HOLD_MS, WITHDRAWN_MS } from '../../../routeagent/balance/withdrawn.ts'
+import {
+  MAX_SLICES_THAT_WENT,
+  MAX_WITHDRAWN_TARGETS,
+  WITHDRAWN_HOLD_MS,
+  WITHDRAWN_MS,
+  WITHDRAWN_UNKNOWN_MS,
+} from '../../../routeagent/balance/withdrawn.ts'
 import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
 const VIP = '245.0.0.7'
 const HTTP = { name: 'http', protocol: 'TCP', port: 80 } as const
 const WEB = serviceImport('web', VIP, { ports: [HTTP, { name: 'dns', protocol: 'UDP', port: 53 }] })
-const PARIS = slice(
-  'web',
-  'paris',
-  ['244.1.0.5', '244.1.0.6~'],
-  [
-    { ...HTTP, port: 8080 },
-    { name: 'dns', protocol: 'UDP', port: 5353 },
-  ],
-)
+const PORTS = [
+  { ...HTTP, port: 8080 },
+  { name: 'dns', protocol: 'UDP', port: 5353 },
+] as const
+/** From an exporter that does not say what becomes of open connections: an earlier release, or all pods are exposed. */
+const SILENT = slice('web', 'paris', ['244.1.0.5', '244.1.0.6~'], PORTS)
+const PARIS = ending(SILENT)
 const ENDED = [`${VIP} . tcp . 80 . 244.1.0.5`, `${VIP} . tcp . 80 . 244.1.0.6`]
+
+function ending(object: EndpointSlice): EndpointSlice {
+  return { ...object, metadata: { ...object.metadata, annotations: { [ANNOTATION_ENDS_OPEN]: 'true' } } }
+}
 
 function planned(slices: readonly EndpointSlice[] = [PARIS]): BalancePlanner {
   const planner = new BalancePlanner(SERVICE_CONTEXT)
@@ -53,15 +61,14 @@ t.test('what goes with the import is ended after a moment, and for a while', asy
 })
 
 t.test('what ends nothing', async (t) => {
-  const kept = { ...PARIS, metadata: { ...PARIS.metadata, annotations: { [ANNOTATION_KEEPS_OPEN]: 'true' } } }
   const late = WITHDRAWN_HOLD_MS + 20
   type Act = (planner: BalancePlanner) => void
   const remove: Act = (planner) => planner.removeImport('shop', 'web')
   const rows: readonly (readonly [say: string, slices: readonly EndpointSlice[], act: Act])[] = [
     ['the import stays', [PARIS], (planner) => planner.removeSlice('shop', PARIS.metadata.name)],
     ['an import that was never seen', [PARIS], (planner) => planner.removeImport('shop', 'other')],
-    ['its exporter keeps connections', [kept], remove],
-    ['endpoints of this cluster', [slice('web', 'milano', ['10.42.1.6'], PARIS.ports)], remove],
+    ['its exporter does not say that it drops them', [SILENT], remove],
+    ['endpoints of this cluster', [ending(slice('web', 'milano', ['10.42.1.6'], PORTS))], remove],
     [
       'it comes back at once',
       [PARIS],
@@ -102,17 +109,64 @@ t.test('its slices may go first, and an import that comes later ends nothing mor
   t.equal(planner.ports().get(`${VIP} . tcp . 80`)?.slots.length, 1)
 })
 
-t.test('there is a limit, which leaves the rest as it is', async (t) => {
+t.test('an import that goes with its namespace ends nothing', async (t) => {
+  let stays: boolean | undefined
+  const planner = new BalancePlanner(SERVICE_CONTEXT, (namespace) => (namespace === 'shop' ? stays : true))
+  const rows: readonly (readonly [say: string, answers: readonly (boolean | undefined)[], isEnded: boolean])[] = [
+    ['it was on its way already', [false, true], false],
+    ['it goes right after', [true, false], false],
+    ['it is not known at first', [undefined, undefined, true], true],
+    ['it is not known, and gone', [undefined, undefined, false], false],
+    ['it goes later, by itself', [true, true, false], true],
+    ['it is never known', Array.from({ length: WITHDRAWN_UNKNOWN_MS / WITHDRAWN_HOLD_MS + 1 }, () => undefined), false],
+  ]
+  let atMs = 0
+  for (const [say, answers, isEnded] of rows) {
+    planner.replaceAll([WEB], [PARIS])
+    planner.takeChanges(atMs)
+    planner.replaceAll([], [])
+    let ended: string[] = []
+    for (stays of answers) {
+      ended = endedAt(planner, atMs)
+      atMs += WITHDRAWN_HOLD_MS
+    }
+    t.strictSame(ended, isEnded ? ENDED : [], say)
+    if (!isEnded) t.equal(planner.dueMs, undefined, `${say}: nothing is waited for`)
+  }
+})
+
+t.test('each exporter has room of its own, where its oldest give way', async (t) => {
   const planner = new BalancePlanner(SERVICE_CONTEXT)
   const hosts = Array.from({ length: 1000 }, (_, i) => `244.1.${i >> 8}.${i & 255}`)
-  for (let i = 0; i < 20; i++) {
-    planner.setImport(serviceImport(`web-${i}`, `245.0.1.${i}`, { ports: [HTTP] }))
-    planner.setSlice(slice(`web-${i}`, 'paris', hosts, [{ ...HTTP, port: 8080 }]))
+  const goes = (i: number, slices: readonly EndpointSlice[], atMs: number): void => {
+    planner.replaceAll([serviceImport(`web-${i}`, `245.0.1.${i}`, { ports: [HTTP] })], slices.map(ending))
+    planner.takeChanges(atMs)
+    planner.replaceAll([], [])
+    planner.takeChanges(atMs)
   }
+  const port = [{ ...HTTP, port: 8080 }] as const
+  goes(100, [slice('web-100', 'roma', ['244.2.0.5'], port), slice('web-100', 'paris', ['244.1.9.9'], port)], 0)
+  t.equal(endedAt(planner, WITHDRAWN_HOLD_MS).length, 2)
+  for (let i = 0; i < 20; i++) goes(i, [slice(`web-${i}`, 'paris', hosts, port)], WITHDRAWN_HOLD_MS + i)
+  const ended = endedAt(planner, 2 * WITHDRAWN_HOLD_MS + 20)
+  const ofPorts = new Map<string, number>()
+  for (const [vip = ''] of ended.map((one) => one.split(' '))) ofPorts.set(vip, (ofPorts.get(vip) ?? 0) + 1)
+  t.strictSame(Object.fromEntries(ofPorts), { '245.0.1.100': 1, '245.0.1.18': 1000, '245.0.1.19': 1000 })
+  t.ok(ended.includes('245.0.1.100 . tcp . 80 . 244.2.0.5'), 'another one keeps its own')
+  t.ok(ended.length - 1 <= MAX_WITHDRAWN_TARGETS)
+  endedAt(planner, 3 * WITHDRAWN_HOLD_MS + WITHDRAWN_MS)
+  t.strictSame([planner.ports().size, planner.dueMs], [0, undefined])
+})
+
+t.test('slices of one exporter that went do not push out those of another', async (t) => {
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  const others = Array.from({ length: MAX_SLICES_THAT_WENT + 1 }, (_, i) =>
+    ending(slice(`other-${i}`, 'roma', ['244.2.0.5'], PORTS)),
+  )
+  planner.replaceAll([WEB, serviceImport('other-0', '245.0.0.8', { ports: [HTTP] })], [PARIS, ...others])
   planner.takeChanges(0)
+  for (const { metadata } of [PARIS, ...others]) planner.removeSlice('shop', metadata.name)
   planner.replaceAll([], [])
   planner.takeChanges(1)
-  t.equal(endedAt(planner, 1 + WITHDRAWN_HOLD_MS).length, Math.floor(MAX_WITHDRAWN_TARGETS / 1000) * 1000)
-  endedAt(planner, 1 + WITHDRAWN_HOLD_MS + WITHDRAWN_MS)
-  t.equal(planner.ports().size, 0)
+  t.strictSame(endedAt(planner, 1 + WITHDRAWN_HOLD_MS), ENDED, 'and the first of the others is forgotten')
 })
