@@ -24,10 +24,10 @@ export interface Change {
   readonly why?: string
 }
 
-/** The labels and annotations to write to a node. An annotation that is null is removed. */
+/** The labels and annotations to write to a node. One that is null is removed. */
 export interface NodeChange {
   readonly node: string
-  readonly labels: Readonly<Record<string, string>>
+  readonly labels: Readonly<Record<string, string | null>>
   readonly annotations: Readonly<Record<string, string | null>>
 }
 
