@@ -80,8 +80,8 @@ export function isFirstFailure(state: BackendState | undefined): boolean {
 const MAX_RECHECK_MS = 200
 
 /**
- * How soon the first failure of a check is confirmed. With `fall` 2, a backend that refuses is down one interval and this
- * time after it died at the latest. One that is silent also takes two timeouts: by default 2 + 1 + 0.2 + 1 s.
+ * How soon the first failure of a check is confirmed. With `fall` 2, a backend that refuses is down one interval and
+ * this time after it died at the latest. One that is silent also takes two timeouts: by default 2 + 1 + 0.2 + 1 s.
  */
 export function recheckMs({ intervalMs }: Pick<BackendCheck, 'intervalMs'>): number {
   return Math.min(MAX_RECHECK_MS, intervalMs / 10)

@@ -157,8 +157,8 @@ function listensLinkLocal(present: readonly DnsObject[], workload: DnsObject): b
 
 /**
  * Whether a CoreDNS on the network of the nodes binds an address that is none of a node, and serves or forwards the
- * names of the cluster. One ConfigMap serves all nodes, so such an address is that of a dummy device on each of them, to
- * which kubelets point the pods. A resolver for others may have such an address too: anycast, or one that moves (VRRP).
+ * names of the cluster. One ConfigMap serves all nodes, so such an address is that of a dummy device on each of them,
+ * to which kubelets point the pods. A resolver for others may have such an address too: anycast or VRRP.
  */
 function listensOnDummy(present: readonly DnsObject[], workload: DnsObject): boolean {
   return dummyAddresses(present, workload).length > 0 && answersCluster(present, workload)
@@ -223,7 +223,8 @@ function mountedTexts(present: readonly DnsObject[], workload: DnsObject): reado
 }
 
 /**
- * The addresses that the Corefile of a DNS server on the network of the nodes binds, in canonical form, without loopback.
+ * The addresses that the Corefile of a DNS server on the network of the nodes binds, without loopback, in canonical
+ * form.
  */
 export function boundAddresses(present: readonly DnsObject[], workload: DnsObject): readonly string[] {
   const { metadata: { labels = {} } = {}, spec: { hostNetwork } = {} } = templateOf(workload)

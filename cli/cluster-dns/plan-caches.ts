@@ -60,8 +60,8 @@ export function planCaches(
 function unsureNotes(present: readonly DnsObject[], { domain, forwardTo }: ClusterDnsOptions): readonly string[] {
   return findUnsureCaches(present).map(
     ({ workload, addresses }) =>
-      `${titleOf(refOf(workload))} binds ${addresses.slice(0, 4).join(', ')}, which no node has, but does not name the ` +
-      'domain of the cluster, so it stays as it is. If it answers pods, add the block by hand ' +
+      `${titleOf(refOf(workload))} binds ${addresses.slice(0, 4).join(', ')}, which no node has, but does not name ` +
+      'the domain of the cluster, so it stays as it is. If it answers pods, add the block by hand ' +
       `(docs/operations.md, "Cluster DNS"): ${domain} to ${forwardTo}.`,
   )
 }

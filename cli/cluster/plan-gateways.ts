@@ -207,8 +207,8 @@ function givenNotes({ gateways: { candidates } }: Discovery, { gateways: named }
 
 /**
  * Labels the virtual nodes that only a node affinity by a label of ours leaves out. Without it, a DaemonSet wants a pod
- * there that never runs, and that uses up its maxUnavailable. A label that a join gave to a machine goes, since it keeps
- * the pods away that the machine has to have.
+ * there that never runs, and that uses up its maxUnavailable. A label that a join gave to a machine goes, since it
+ * keeps the pods away that the machine has to have.
  */
 function virtualNodes({ gateways: { unfit } }: Discovery): NodeChange[] {
   return unfit

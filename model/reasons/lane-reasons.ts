@@ -197,7 +197,7 @@ export const LANE_REASONS = {
   },
   GatewayReplaced: {
     means:
-      'A gateway node that `sealane join` chose is gone, goes or was silent for 10 minutes, and another took its place.',
+      'A gateway node that `sealane join` chose is gone, goes or was silent for 10 minutes: another took its place.',
     todo: 'Nothing. To choose the gateways yourself, label the nodes.',
     shows: ['event on Node', 'condition GatewaysChosen of Cluster'],
   },
