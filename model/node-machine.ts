@@ -19,6 +19,8 @@ export type NodeMachine =
       readonly sign: string
       /** A label shows it, so that a node affinity can leave the node out. */
       readonly isLabelled: boolean
+      /** More than its name, its roles and LABEL_VIRTUAL_NODE shows it: these a machine may have, too. */
+      readonly isSure: boolean
     }
   | { readonly is: 'other-system'; readonly system: string; readonly sign: string }
 
@@ -80,15 +82,21 @@ interface Product {
   readonly name: string
   /** Each of these labels alone shows it. */
   readonly labels?: Readonly<Record<string, Values>>
-  /** Labels or taints that show it if a node has all of them, and no label whose key matches. No affinity sees that. */
+  /**
+   * Labels or taints that show it if a node has all of them, no label whose key matches, and no ordinary kubelet. No
+   * affinity sees that.
+   */
   readonly together?: { readonly all: readonly string[]; readonly none: RegExp }
   readonly annotations?: Readonly<Record<string, Values>>
   readonly taints?: Readonly<Record<string, Values>>
+  /** Counts only where the kubelet is no ordinary one. */
   readonly names?: RegExp
   readonly providerIds?: RegExp
   /** Fields of `status.nodeInfo`. */
   readonly info?: Readonly<Record<string, RegExp>>
 }
+
+const MARKED: Product = { name: 'marked as a virtual node', labels: { [LABEL_VIRTUAL_NODE]: 'any' } }
 
 /** The first product that a sign shows counts. `Virtual Kubelet`, on which most are built, is the last one. */
 const PRODUCTS: readonly Product[] = [
@@ -158,7 +166,7 @@ const PRODUCTS: readonly Product[] = [
     },
     info: { kubeletVersion: /kubeedge/i },
   },
-  { name: 'marked as a virtual node', labels: { [LABEL_VIRTUAL_NODE]: 'any' } },
+  MARKED,
   {
     name: 'Virtual Kubelet',
     labels: { type: ['virtual-kubelet'], 'virtual-kubelet.io/provider': 'any' },
@@ -175,7 +183,8 @@ export function nodeMachine(node: unknown): NodeMachine {
     const sign = signOf(product, signs)
     if (sign === undefined) continue
     const isLabelled = PRODUCTS.some((one) => labelSign(one, signs) !== undefined)
-    return { is: 'virtual', product: product.name, sign, isLabelled }
+    const isSure = PRODUCTS.some((one) => sureSign(one, signs) !== undefined)
+    return { is: 'virtual', product: product.name, sign, isLabelled, isSure }
   }
   return otherSystem(signs) ?? { is: 'machine' }
 }
@@ -208,18 +217,32 @@ function otherSystem({ labels, info, taints }: NodeSigns): NodeMachine | undefin
   return { is: 'other-system', system: system.slice(0, 63), sign: `${where}=${system.slice(0, 63)}` }
 }
 
+/** The kubelet of a usual distribution: `v1.33.5`, `v1.33.5+k3s1`, `v1.33.5+rke2r1`, `v1.33.5-gke.1234`. */
+const ORDINARY_KUBELET = /^v?\d+\.\d+\.\d+(?:$|\+|-gke\.)/
+/** EKS gives the nodes of Fargate the version of its machines. */
+const EKS_KUBELET = /^v?\d+\.\d+\.\d+-eks-/
+
 function signOf(product: Product, signs: NodeSigns): string | undefined {
-  const { annotations = {}, taints = {}, names, providerIds, info = {} } = product
+  const kubelet = signs.info['kubeletVersion'] ?? ''
+  const isNamed = product.names?.test(signs.name) === true && !ORDINARY_KUBELET.test(kubelet)
+  return (
+    labelSign(product, signs) ??
+    sureSign(product, signs) ??
+    togetherSign(product, signs) ??
+    (isNamed ? `name ${signs.name.slice(0, 253)}` : undefined)
+  )
+}
+
+function sureSign(product: Product, signs: NodeSigns): string | undefined {
+  const { annotations = {}, taints = {}, providerIds, info = {} } = product
   const taint = signs.taints.find(({ key, value }) => Object.hasOwn(taints, key) && counts(taints[key], value))
   const field = Object.entries(info).find(([name, pattern]) => pattern.test(signs.info[name] ?? ''))?.[0]
   return (
-    labelSign(product, signs) ??
+    (product === MARKED ? undefined : labelSign(product, signs)) ??
     (taint === undefined ? undefined : `taint ${taint.key}${taint.value === '' ? '' : `=${taint.value}`}`) ??
     mapSign('annotation', annotations, signs.annotations) ??
     (providerIds?.test(signs.providerId) === true ? `spec.providerID ${signs.providerId.slice(0, 100)}` : undefined) ??
-    togetherSign(product, signs) ??
-    (field === undefined ? undefined : `status.nodeInfo.${field} ${(signs.info[field] ?? '').slice(0, 100)}`) ??
-    (names?.test(signs.name) === true ? `name ${signs.name.slice(0, 253)}` : undefined)
+    (field === undefined ? undefined : `status.nodeInfo.${field} ${(signs.info[field] ?? '').slice(0, 100)}`)
   )
 }
 
@@ -227,7 +250,9 @@ function labelSign({ labels = {} }: Product, signs: NodeSigns): string | undefin
   return mapSign('label', labels, signs.labels)
 }
 
-function togetherSign({ together }: Product, { labels, taints }: NodeSigns): string | undefined {
+function togetherSign({ together }: Product, { labels, taints, info }: NodeSigns): string | undefined {
+  const kubelet = info['kubeletVersion'] ?? ''
+  if (ORDINARY_KUBELET.test(kubelet) || EKS_KUBELET.test(kubelet)) return undefined
   if (together === undefined || Object.keys(labels).some((key) => together.none.test(key))) return undefined
   const isShown = together.all.every((key) => labels[key] !== undefined || taints.some((taint) => taint.key === key))
   return isShown ? `labels or taints ${together.all.join(' and ')}` : undefined

@@ -79,7 +79,10 @@ export function isFirstFailure(state: BackendState | undefined): boolean {
 /** The longest time from the first failure to the next check. */
 const MAX_RECHECK_MS = 200
 
-/** How soon the first failure of a check is confirmed, so that a dead backend is down about one interval after it died. */
+/**
+ * How soon the first failure of a check is confirmed. With `fall` 2, a backend that refuses is down one interval and
+ * this time after it died at the latest. One that is silent also takes two timeouts: by default 2 + 1 + 0.2 + 1 s.
+ */
 export function recheckMs({ intervalMs }: Pick<BackendCheck, 'intervalMs'>): number {
   return Math.min(MAX_RECHECK_MS, intervalMs / 10)
 }

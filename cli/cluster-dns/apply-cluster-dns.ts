@@ -8,6 +8,7 @@ import {
   REDIRECTS,
   boundAddresses,
   isDnsCache,
+  isUnsureCache,
   mountedMaps,
   nodesWith,
   runsDnsServer,
@@ -107,8 +108,9 @@ export async function readClusterDns(
   const maps = await Promise.all(candidates.map(async (ref) => (await allowed(() => get(ref))) ?? []))
   const read = unique([...present, ...maps.flat()])
   const bound = read.flatMap((object) => boundAddresses(read, object))
-  const atNodes = bound.length === 0 ? [] : nodesWith(await list(NODES), bound)
-  const all = unique([...read, ...atNodes])
+  const ofCluster = bound.length === 0 ? [] : await list(NODES)
+  // One Node shows that they were read.
+  const all = unique([...read, ...ofCluster.slice(0, 1), ...nodesWith(ofCluster, bound)])
   return all.filter((object) => object.kind !== 'DaemonSet' || isKept(all, usual, object))
 }
 
@@ -137,7 +139,11 @@ function mayBelongToCache(present: readonly DnsObject[], ref: ObjectRef): boolea
   )
 }
 
-/** A cluster has many DaemonSets; only caches and the usual names count. */
+/** A cluster has many DaemonSets; only caches, what may be one, and the usual names count. */
 function isKept(all: readonly DnsObject[], usual: readonly ObjectRef[], object: DnsObject): boolean {
-  return isDnsCache(all, object) || usual.some((ref) => findObject([object], ref) !== undefined)
+  return (
+    isUnsureCache(all, object) ||
+    isDnsCache(all, object) ||
+    usual.some((ref) => findObject([object], ref) !== undefined)
+  )
 }

@@ -2,7 +2,7 @@
 import { parseCorefile, reloadsItself } from '../../model/cluster-dns/cluster-dns.ts'
 import { refOf, titleOf, type ObjectRef } from '../../kubeapi/kube/kube.ts'
 import { type ClusterDnsProblem, type DnsObject, type Effect, configMapRef, findObject } from './dns-change.ts'
-import { corefileMounts, isDnsCache } from './dns-caches.ts'
+import { corefileMounts, isDnsCache, isUnsureCache } from './dns-caches.ts'
 
 export interface CorefileSource {
   readonly map: DnsObject
@@ -13,10 +13,10 @@ export interface CorefileSource {
 
 const KNOWN_MAPS = ['coredns', 'rke2-coredns-rke2-coredns']
 
-/** The Corefile of the cluster's own CoreDNS. A cache in front of it is none. */
+/** The Corefile of the cluster's own CoreDNS. A cache in front of it is none, nor is what may be one. */
 export function findClusterCorefile(present: readonly DnsObject[]): CorefileSource | ClusterDnsProblem {
   for (const workload of present.filter((object) => /^(Deployment|DaemonSet)$/.test(object.kind))) {
-    if (isDnsCache(present, workload)) continue
+    if (isDnsCache(present, workload) || isUnsureCache(present, workload)) continue
     const [mount] = corefileMounts(workload)
     const map = mount && findObject(present, configMapRef(mount.map, workload.metadata.namespace))
     if (map !== undefined) return sourceInMap(map, mount?.key, refOf(workload))

@@ -2,8 +2,9 @@
  * Finds the caches that answer pods in place of the cluster's DNS, such as NodeLocal DNSCache, by what they are and not
  * by their names: a DaemonSet that runs such a program, or a DNS server that listens on a link-local address (RFC 3927).
  */
-import { isIP } from 'node:net'
 import type { ObjectRef } from '../../kubeapi/kube/kube.ts'
+import { formatAddress, isAddress, parseAddress } from '../../model/addresses/addresses.ts'
+import { CorefileError, claimsOn } from '../../model/cluster-dns/cluster-dns.ts'
 import { type DnsObject, configMapRef } from './dns-change.ts'
 
 interface VolumeMount {
@@ -155,30 +156,85 @@ function listensLinkLocal(present: readonly DnsObject[], workload: DnsObject): b
 }
 
 /**
- * Whether a CoreDNS on the network of the nodes binds an address that is none of a node. One ConfigMap serves all nodes,
- * so such an address is that of a dummy device on each of them, to which kubelets point the pods.
+ * Whether a CoreDNS on the network of the nodes binds an address that is none of a node, and serves or forwards the
+ * names of the cluster. One ConfigMap serves all nodes, so such an address is that of a dummy device on each of them,
+ * to which kubelets point the pods. A resolver for others may have such an address too: anycast or VRRP.
  */
 function listensOnDummy(present: readonly DnsObject[], workload: DnsObject): boolean {
-  const bound = boundAddresses(present, workload)
-  if (bound.length === 0) return false
-  const ofNodes = new Set(present.flatMap((object) => (object.kind === 'Node' ? nodeAddresses(object) : [])))
-  return bound.some((address) => !ofNodes.has(address))
+  return dummyAddresses(present, workload).length > 0 && answersCluster(present, workload)
 }
 
-/** The addresses that the Corefile of a DNS server on the network of the nodes binds, without loopback. */
+/** A DNS server that may answer pods in place of the cluster DNS, and is not taken for a cache. */
+export interface UnsureCache {
+  readonly workload: DnsObject
+  /** Those that it binds and no node has. */
+  readonly addresses: readonly string[]
+}
+
+/** The servers that would be caches if their Corefile named the cluster's domain. */
+export function findUnsureCaches(present: readonly DnsObject[]): readonly UnsureCache[] {
+  return present
+    .filter((workload) => isUnsureCache(present, workload))
+    .map((workload) => ({ workload, addresses: dummyAddresses(present, workload) }))
+}
+
+export function isUnsureCache(present: readonly DnsObject[], workload: DnsObject): boolean {
+  return dummyAddresses(present, workload).length > 0 && !isDnsCache(present, workload)
+}
+
+/** The bound addresses that no Node has. None if no Node was read: then it is not known. */
+function dummyAddresses(present: readonly DnsObject[], workload: DnsObject): readonly string[] {
+  const nodes = present.filter(({ kind }) => kind === 'Node')
+  if (nodes.length === 0) return []
+  const ofNodes = new Set(nodes.flatMap(nodeAddresses))
+  return boundAddresses(present, workload).filter((address) => !ofNodes.has(address))
+}
+
+/** Whether the Corefile has a block or a plugin for the domain of the cluster. */
+function answersCluster(present: readonly DnsObject[], workload: DnsObject): boolean {
+  const all = present.flatMap(({ kind, data = {} }) => (kind === 'ConfigMap' ? Object.values(data) : []))
+  const words = all.flatMap((text) => [...text.matchAll(SERVES)].flatMap(([, list = '']) => list.split(/\s+/)))
+  const domains = words.map((word) => word.toLowerCase().replace(/\.$/, '')).filter((word) => ZONE.test(word))
+  const texts = mountedTexts(present, workload)
+  return [...new Set(['cluster.local', ...domains])].some((domain) => texts.some((text) => answers(text, domain)))
+}
+
+/** The zones of the plugin kubernetes, without the reverse ones. */
+const SERVES = /^\s*kubernetes\s+([^#{\n]*)/gim
+const ZONE = /^(?!(?:.*\.)?arpa$)[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/
+
+function answers(text: string, domain: string): boolean {
+  try {
+    return claimsOn(text, domain).length > 0
+  } catch (error) {
+    if (!(error instanceof CorefileError)) throw error
+    return false
+  }
+}
+
+/** The values of the ConfigMaps that the pods mount. */
+function mountedTexts(present: readonly DnsObject[], workload: DnsObject): readonly string[] {
+  const maps = new Set(mountedMaps(workload).map(({ name }) => name))
+  return present.flatMap(({ kind, metadata, data = {} }) =>
+    kind === 'ConfigMap' && metadata.namespace === workload.metadata.namespace && maps.has(metadata.name)
+      ? Object.values(data)
+      : [],
+  )
+}
+
+/**
+ * The addresses that the Corefile of a DNS server on the network of the nodes binds, without loopback, in canonical
+ * form.
+ */
 export function boundAddresses(present: readonly DnsObject[], workload: DnsObject): readonly string[] {
   const { metadata: { labels = {} } = {}, spec: { hostNetwork } = {} } = templateOf(workload)
   const isOfCluster = SERVER_APPS.has(labels['k8s-app'] ?? '')
   if (workload.kind !== 'DaemonSet' || hostNetwork !== true || isOfCluster) return []
   if (!containersOf(workload).some(isCoreDns)) return []
-  const maps = new Set(mountedMaps(workload).map(({ name }) => name))
-  const texts = present.flatMap(({ kind, metadata, data = {} }) =>
-    kind === 'ConfigMap' && metadata.namespace === workload.metadata.namespace && maps.has(metadata.name)
-      ? Object.values(data)
-      : [],
+  const words = mountedTexts(present, workload).flatMap((text) =>
+    [...text.matchAll(BINDS)].flatMap(([, list = '']) => list.split(/\s+/)),
   )
-  const words = texts.flatMap((text) => [...text.matchAll(BINDS)].flatMap(([, list = '']) => list.split(/\s+/)))
-  return words.filter((word) => isIP(word) !== 0 && !OF_EACH_MACHINE.test(word))
+  return words.flatMap(canonical).filter((address) => !OF_EACH_MACHINE.test(address))
 }
 
 /** The pods of the cluster's own DNS have one of these labels `k8s-app`. */
@@ -189,10 +245,15 @@ const OF_EACH_MACHINE = /^(127\.|0\.0\.0\.0$|::1?$)/
 
 function nodeAddresses(node: DnsObject): readonly string[] {
   const { addresses = [] } = (node['status'] ?? {}) as { readonly addresses?: readonly { readonly address?: string }[] }
-  return addresses.flatMap(({ address }) => address ?? [])
+  return addresses.flatMap(({ address = '' }) => canonical(address))
 }
 
-/** The Nodes that have one of the addresses. */
+/** Empty if it is no IP address. */
+function canonical(text: string): readonly string[] {
+  return isAddress(text) ? [formatAddress(parseAddress(text))] : []
+}
+
+/** The Nodes that have one of the addresses, which are in canonical form. */
 export function nodesWith(nodes: readonly DnsObject[], addresses: readonly string[]): readonly DnsObject[] {
   return nodes.filter((node) => nodeAddresses(node).some((one) => addresses.includes(one)))
 }

@@ -31,6 +31,7 @@ import {
   KNOWN_CACHE_MAPS,
   corefileMounts,
   findDnsCaches,
+  findUnsureCaches,
   importedMap,
   mountedMaps,
 } from './dns-caches.ts'
@@ -52,7 +53,17 @@ export function planCaches(
     const source = sourceInMap(map, undefined, workloadOf(map))
     return ofCache(workloadOf(map), isProblem(source) ? problemPlan(source) : planBlock(source, options))
   })
-  return joinPlans(...merged([...caches, ...stray]), planNodeServices(present, options))
+  const notes = unsureNotes(present, options)
+  return joinPlans(...merged([...caches, ...stray]), planNodeServices(present, options), { ...NO_CHANGE, notes })
+}
+
+function unsureNotes(present: readonly DnsObject[], { domain, forwardTo }: ClusterDnsOptions): readonly string[] {
+  return findUnsureCaches(present).map(
+    ({ workload, addresses }) =>
+      `${titleOf(refOf(workload))} binds ${addresses.slice(0, 4).join(', ')}, which no node has, but does not name ` +
+      'the domain of the cluster, so it stays as it is. If it answers pods, add the block by hand ' +
+      `(docs/operations.md, "Cluster DNS"): ${domain} to ${forwardTo}.`,
+  )
 }
 
 /**

@@ -310,7 +310,7 @@ async function watchParts(
 const RESTORE_MS = 10_000
 
 async function untilRolledOut(admin: ClusterAdmin, namespace: string, init: JoinClusterInit): Promise<void> {
-  const room = new RolloutRoom(admin)
+  const room = new RolloutRoom(admin, init.say)
   try {
     await untilAll(init, 'parts to be ready', async () => {
       const progress = await rolloutProgress(admin, namespace, init.signal)

@@ -207,12 +207,17 @@ function givenNotes({ gateways: { candidates } }: Discovery, { gateways: named }
 
 /**
  * Labels the virtual nodes that only a node affinity by a label of ours leaves out. Without it, a DaemonSet wants a pod
- * there that never runs, and that uses up its maxUnavailable.
+ * there that never runs, and that uses up its maxUnavailable. A label that a join gave to a machine goes, since it
+ * keeps the pods away that the machine has to have.
  */
 function virtualNodes({ gateways: { unfit } }: Discovery): NodeChange[] {
   return unfit
-    .filter(({ isUnlabelled }) => isUnlabelled === true)
-    .map(({ node }) => ({ node, labels: { [LABEL_VIRTUAL_NODE]: CHOSEN_BY_JOIN }, annotations: {} }))
+    .filter(({ isUnlabelled, isMislabelled }) => isUnlabelled === true || isMislabelled === true)
+    .map(({ node, isMislabelled }) => ({
+      node,
+      labels: { [LABEL_VIRTUAL_NODE]: isMislabelled === true ? null : CHOSEN_BY_JOIN },
+      annotations: {},
+    }))
 }
 
 /**

@@ -234,15 +234,17 @@ export async function previewNodes(
       const { metadata } = before
       const changed = {
         ...metadata,
-        labels: { ...metadata.labels, ...labels },
-        annotations: Object.fromEntries(
-          Object.entries({ ...metadata.annotations, ...annotations }).filter(([, value]) => value !== null),
-        ) as Record<string, string>,
+        labels: present({ ...metadata.labels, ...labels }),
+        annotations: present({ ...metadata.annotations, ...annotations }),
       }
       return plannedChange(ref, before, { ...before, metadata: changed })
     }),
   )
   return found.flat()
+}
+
+function present(values: Readonly<Record<string, string | null>>): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(values).flatMap(([key, value]) => (value === null ? [] : [[key, value]])))
 }
 
 export function previewSecretMarks(changes: readonly SecretMarkChange[]): readonly PlannedChange[] {

@@ -3,6 +3,7 @@ import {
   ANNOTATION_CHOSEN_BY,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
+  CHOSEN_BY_JOIN,
   LABEL_GATEWAY,
   bestGateways,
   gatewayTraits,
@@ -10,7 +11,7 @@ import {
   laneOfLabel,
   removalReason,
 } from '../../model/lanes/lanes.ts'
-import { type Node, nodeMachine, nodeSigns } from '../../model/model.ts'
+import { LABEL_VIRTUAL_NODE, type Node, nodeMachine, nodeSigns } from '../../model/model.ts'
 import { type World, annotationOf, at, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
 
 export interface GatewayCandidate {
@@ -45,6 +46,8 @@ export interface UnfitNode {
   readonly isAway: boolean
   /** A virtual node that no label shows, so no node affinity leaves it out until a join labels it. */
   readonly isUnlabelled?: true
+  /** A join labelled it as a virtual node, and nothing else shows for certain that it is one. */
+  readonly isMislabelled?: true
   /** As of a candidate. */
   readonly publicAddress?: string | undefined
   readonly statesPort?: boolean
@@ -76,9 +79,11 @@ export function gatewayNodes(world: World): GatewayNodes {
   }
 }
 
-function unlabelled(node: unknown): { readonly isUnlabelled?: true } {
+function unlabelled(node: unknown): Pick<UnfitNode, 'isUnlabelled' | 'isMislabelled'> {
   const machine = nodeMachine(node)
-  return machine.is === 'virtual' && !machine.isLabelled ? { isUnlabelled: true } : {}
+  if (machine.is !== 'virtual') return {}
+  if (machine.isSure) return machine.isLabelled ? {} : { isUnlabelled: true }
+  return nodeSigns(node).labels[LABEL_VIRTUAL_NODE] === CHOSEN_BY_JOIN ? { isMislabelled: true } : {}
 }
 
 function whyNever(node: unknown): string | undefined {

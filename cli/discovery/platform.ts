@@ -48,7 +48,7 @@ const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>
   'virtual-nodes': (node) => virtualSign(node, (product) => product !== EKS_FARGATE),
   'unlabelled-virtual-nodes': (node) => {
     const machine = nodeMachine(node)
-    return machine.is === 'virtual' && !machine.isLabelled ? machine.sign : undefined
+    return machine.is === 'virtual' && machine.isSure && !machine.isLabelled ? machine.sign : undefined
   },
   'windows-nodes': (node) => {
     const machine = nodeMachine(node)

@@ -4,7 +4,9 @@
  */
 import { ALL_CRDS } from '../../install/crds/crds.ts'
 import type { ManifestObject, Marks } from '../../install/values/values.ts'
+import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { LABEL_VIRTUAL_NODE } from '../../model/model.ts'
 import {
   ASK_FIRST_ANNOTATION,
   NO_PROBLEM,
@@ -24,10 +26,10 @@ export interface Change {
   readonly why?: string
 }
 
-/** The labels and annotations to write to a node. An annotation that is null is removed. */
+/** The labels and annotations to write to a node. One that is null is removed. */
 export interface NodeChange {
   readonly node: string
-  readonly labels: Readonly<Record<string, string>>
+  readonly labels: Readonly<Record<string, string | null>>
   readonly annotations: Readonly<Record<string, string | null>>
 }
 
@@ -97,7 +99,14 @@ export async function applyNodes(nodes: readonly NodeChange[], context: ApplyCon
   const { admin, dryRun, signal, report } = context
   for (const { node, labels, annotations } of nodes) {
     const ref = { apiVersion: 'v1', kind: 'Node', name: node }
-    if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
+    try {
+      if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
+    } catch (error) {
+      // Virtual nodes come and go with their pods. A gateway that is gone is reported, since it has to be replaced.
+      const isGone = error instanceof ClusterApiError && error.code === 'NotFound'
+      if (!isGone || !Object.hasOwn(labels, LABEL_VIRTUAL_NODE)) throw error
+      continue
+    }
     const said = [...Object.entries(labels), ...Object.entries(annotations)].map(nodeMarkText)
     report({ ref, what: 'changed', why: said.join(' ') })
   }

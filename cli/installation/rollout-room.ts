@@ -5,34 +5,90 @@
 import type { ManifestObject } from '../../install/values/values.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { oneLine } from '../../model/model.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import type { HeldRollout } from './rollout.ts'
 
 interface Raised {
   readonly ref: ObjectRef
   readonly before: number | string
+  /** What was written last. Undefined while the outcome of that is not known. */
+  readonly room: number | undefined
 }
+
+/** How often another client may revert the value of a DaemonSet. */
+const TRIES = 2
 
 /** Raises maxUnavailable of DaemonSets during one roll-out. */
 export class RolloutRoom {
   readonly #admin: Pick<ClusterAdmin, 'merge'>
+  readonly #say: (text: string) => void
   readonly #raised = new Map<string, Raised>()
+  readonly #reverted = new Map<string, number>()
+  /** The DaemonSets that are changed no more. */
+  readonly #stopped = new Set<string>()
 
-  constructor(admin: Pick<ClusterAdmin, 'merge'>) {
+  /** `say` takes one line for each DaemonSet that cannot be changed. */
+  constructor(admin: Pick<ClusterAdmin, 'merge'>, say: (text: string) => void) {
     this.#admin = admin
+    this.#say = say
   }
 
-  /** Adds the pods that are not waited for to maxUnavailable. Throws ClusterApiError. */
+  /**
+   * Adds the pods that are unavailable and not waited for to maxUnavailable, and restores the value of each DaemonSet
+   * that is no longer held. A refusal is reported once: then the roll-out only takes longer. Throws ClusterApiError
+   * Unavailable.
+   */
   async make(held: readonly HeldRollout[], signal: AbortSignal): Promise<void> {
-    for (const { object, wanted, away } of held) {
-      const [ref, now] = [refOf(object), maxUnavailable(object)]
-      const before = this.#raised.get(titleOf(ref))?.before ?? now
-      if (before === undefined || isOfOther(object)) continue
-      const room = raised(before, wanted, away)
-      if (room === now) continue
-      this.#raised.set(titleOf(ref), { ref, before })
-      await this.#admin.merge(ref, { spec: withMax(room) }, signal)
+    const still = new Set(held.map(({ object }) => titleOf(refOf(object))))
+    for (const [title, { ref, before }] of this.#raised) {
+      if (still.has(title) || this.#stopped.has(title)) continue
+      if (await this.#write(ref, before, signal)) this.#raised.delete(title)
     }
+    for (const one of held) await this.#raise(one, signal)
+  }
+
+  async #raise({ object, wanted, away }: HeldRollout, signal: AbortSignal): Promise<void> {
+    const [ref, now] = [refOf(object), maxUnavailable(object)]
+    const title = titleOf(ref)
+    const last = this.#raised.get(title)
+    const before = last?.before ?? now
+    // Each change raises metadata.generation, so a change now would hide again how many pods are wanted.
+    if (wanted === undefined || before === undefined || isOfOther(object) || this.#stopped.has(title)) return
+    if (last?.room !== undefined && last.room !== now && this.#isGivenUp(title)) return
+    const room = raised(before, wanted, away)
+    if (room === now) return
+    this.#raised.set(title, { ref, before, room: undefined })
+    const isWritten = await this.#write(ref, room, signal)
+    if (isWritten) this.#raised.set(title, { ref, before, room })
+    else if (last === undefined) this.#raised.delete(title)
+  }
+
+  /** Counts one more revert by another client, such as a GitOps tool whose labels do not name it. */
+  #isGivenUp(title: string): boolean {
+    const count = (this.#reverted.get(title) ?? 0) + 1
+    this.#reverted.set(title, count)
+    if (count < TRIES) return false
+    this.#raised.delete(title)
+    this.#stop(title, 'another client reverts it')
+    return true
+  }
+
+  /** False if the API server refuses the change. */
+  async #write(ref: ObjectRef, value: number | string, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#admin.merge(ref, { spec: withMax(value) }, signal)
+      return true
+    } catch (error) {
+      if (!(error instanceof ClusterApiError) || error.code === 'Unavailable') throw error
+      this.#stop(titleOf(ref), oneLine(error.message))
+      return false
+    }
+  }
+
+  #stop(title: string, why: string): void {
+    this.#stopped.add(title)
+    this.#say(`note: maxUnavailable of ${title} cannot be changed for this roll-out, which may take longer: ${why}\n`)
   }
 
   /** Restores the values from before. Returns the DaemonSets whose value could not be restored. */

@@ -61,6 +61,8 @@ interface NodeRollout {
   readonly rollout: Rollout
   /** The nodes that are not counted, sorted. */
   readonly leftOut: readonly string[]
+  /** How many of them have no pod that is ready. A node that is not ready may have one, a virtual node too. */
+  readonly away: number
 }
 
 /**
@@ -70,13 +72,15 @@ interface NodeRollout {
 function nodeRollout(whole: Rollout, { pods, uncounted, revision }: NodeWorld): NodeRollout {
   const placed = pods.map((pod) => ({ pod, node: nodeOf(pod) ?? '' }))
   const leftOut = [...new Set(placed.map(({ node }) => node).filter((node) => uncounted.has(node)))].sort()
-  if (whole.wanted === undefined || leftOut.length === 0) return { rollout: whole, leftOut: [] }
+  if (whole.wanted === undefined || leftOut.length === 0) return { rollout: whole, leftOut: [], away: 0 }
+  const serving = new Set(placed.flatMap(({ pod, node }) => (isReady(pod) ? [node] : [])))
+  const away = leftOut.filter((node) => !serving.has(node)).length
   const counted = placed.filter(({ pod, node }) => {
     return (
       !uncounted.has(node) && revision !== undefined && pod.metadata.labels?.[REVISION] === revision && isReady(pod)
     )
   })
-  return { rollout: { ready: counted.length, wanted: Math.max(1, whole.wanted - leftOut.length) }, leftOut }
+  return { rollout: { ready: counted.length, wanted: Math.max(1, whole.wanted - leftOut.length) }, leftOut, away }
 }
 
 /** Like nodeRollout(), for a Deployment. At least one pod has to be ready. */
@@ -84,7 +88,7 @@ function replicaRollout(
   whole: Rollout,
   status: WorkloadShape['status'],
   { pods, uncounted }: Pick<NodeWorld, 'pods' | 'uncounted'>,
-): NodeRollout {
+): Omit<NodeRollout, 'away'> {
   const stuck = pods.filter((pod) => uncounted.has(nodeOf(pod) ?? '') && !('deletionTimestamp' in pod.metadata))
   if (whole.wanted === undefined || stuck.length === 0) return { rollout: whole, leftOut: [] }
   const leftOut = [...new Set(stuck.map((pod) => nodeOf(pod) ?? ''))].sort()
@@ -154,9 +158,9 @@ export interface Progress {
 /** A DaemonSet whose roll-out is not complete on the nodes that count, while pods on other nodes are unavailable. */
 export interface HeldRollout {
   readonly object: ManifestObject
-  /** The number of nodes for which the DaemonSet wants a pod. */
-  readonly wanted: number
-  /** How many of them do not count. */
+  /** For how many nodes the DaemonSet wants a pod. Undefined: not known, nor whether the roll-out is held. */
+  readonly wanted: number | undefined
+  /** How many of them do not count, and have no pod that is ready. */
   readonly away: number
 }
 
@@ -180,10 +184,12 @@ export async function rolloutProgress(
       if (part === undefined || isRolledOut(whole)) continue
       const uncounted = await uncountedNodes(admin, signal)
       const init = { part, whole, namespace, uncounted }
-      const { rollout, leftOut: nodes } = await onCountedNodes(admin, object, init, signal)
+      const { rollout, leftOut: nodes, away } = await onCountedNodes(admin, object, init, signal)
       for (const node of nodes) leftOut.add(uncounted.get(node) ?? nodeText(node))
       if (isRolledOut(rollout)) continue
-      if (kind === 'DaemonSet' && nodes.length > 0) held.push({ object, wanted: whole.wanted ?? 0, away: nodes.length })
+      if (kind === 'DaemonSet' && (away > 0 || whole.wanted === undefined)) {
+        held.push({ object, wanted: whole.wanted, away })
+      }
       missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
     }
   }
@@ -210,10 +216,10 @@ async function onCountedNodes(
   { part, whole, namespace, uncounted }: PartRollout,
   signal: AbortSignal,
 ): Promise<NodeRollout> {
-  if (uncounted.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
+  if (uncounted.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [], away: 0 }
   const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
   if (object.kind === 'Deployment') {
-    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, uncounted })
+    return { ...replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, uncounted }), away: 0 }
   }
   const revisions = await admin.list('apps/v1', 'ControllerRevision', { namespace }, signal)
   return nodeRollout(whole, { pods, uncounted, revision: currentRevision(object.metadata.name, revisions) })

@@ -90,7 +90,8 @@ export function addForwardBlock(text: string, block: ForwardBlock): string {
   const corefile = parseCorefile(text)
   const own = findOwn(text, corefile)
   const others = own === undefined ? corefile.items : outside(corefile.items, own)
-  const lines = formatForwardBlock(block, placeOf(text, others))
+  const kept = own === undefined ? undefined : placeOfOwn(text, inside(corefile.items, own), block.domain)
+  const lines = formatForwardBlock(block, placeOf(text, others, kept))
   if (own !== undefined) {
     const newline = text.slice(own.start, own.end).endsWith('\n') ? '\n' : ''
     return text.slice(0, own.start) + lines + newline + text.slice(own.end)
@@ -212,6 +213,24 @@ function outside(items: readonly CorefileItem[], { start, end }: OwnSpan): reado
   return items.filter((item) => item.end <= start || item.start >= end)
 }
 
+function inside(items: readonly CorefileItem[], { start, end }: OwnSpan): readonly CorefileItem[] {
+  return items.filter((item) => item.start >= start && item.end <= end)
+}
+
+/** Where Sealane's block listens now. Undefined if that cannot be read. */
+function placeOfOwn(text: string, items: readonly CorefileItem[], domain: string): ListenOptions | undefined {
+  const [block, ...more] = items
+  if (block?.kind !== 'server' || more.length > 0) return undefined
+  const keys = block.keys.map(parseKey)
+  if (!keys.every(({ zone, plain }) => plain && zone === domain)) return undefined
+  return { ports: keys.map(({ port }) => port), binds: bindsOf(text, block.directives) }
+}
+
+function bindsOf(text: string, directives: readonly Directive[]): readonly string[] {
+  const binds = directives.filter(({ name }) => name === 'bind')
+  return binds.map(({ tokens }) => text.slice(tokens[0]?.start, tokens.at(-1)?.end))
+}
+
 interface Key {
   readonly zone: string
   readonly port: string | undefined
@@ -230,7 +249,8 @@ function normalZone(name: string): string {
   return name.toLowerCase().replace(/\.$/, '')
 }
 
-function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
+/** `kept` counts if the block that answers ordinary names imports a file, in which its `bind` may be. */
+function placeOf(text: string, items: readonly CorefileItem[], kept?: ListenOptions): ListenOptions {
   const servers = items.filter((item) => item.kind === 'server')
   const unclear = servers.find(({ keys }) => keys.some((key) => /\{[$%]/.test(key)))
   if (unclear !== undefined) {
@@ -248,6 +268,7 @@ function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
   const ports = anchor.keys.map(parseKey).flatMap((key) => (key.plain ? [key.port] : []))
   const directives = plugins(anchor)
   const unread = directives.find(({ name, tokens }) => name === 'import' && !ADDITIONS.test(tokens[1]?.text ?? ''))
+  if (unread !== undefined && kept !== undefined) return kept
   if (unread !== undefined) {
     const [word, file] = unread.tokens
     throw new CorefileError(
@@ -255,11 +276,7 @@ function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
       `the block imports ${JSON.stringify(file?.text.slice(0, 60) ?? '')}, a file that may hold its bind`,
     )
   }
-  const binds = directives.filter(({ name }) => name === 'bind')
-  return {
-    ports: [...new Set(ports)],
-    binds: binds.map(({ tokens }) => text.slice(tokens[0]?.start, tokens.at(-1)?.end)),
-  }
+  return { ports: [...new Set(ports)], binds: bindsOf(text, directives) }
 }
 
 /**
@@ -268,29 +285,48 @@ function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
  */
 const ADDITIONS = /[*]/
 
-type Snippets = ReadonlyMap<string, readonly Token[]>
+/** The plugins of a snippet; undefined if there is no such snippet. Throws CorefileError if it has other parts. */
+type Snippets = (name: string) => readonly Directive[] | undefined
 
+/** Parses only what is imported: a snippet may also hold server blocks, for an import between blocks. */
 function snippetsOf(items: readonly CorefileItem[]): Snippets {
-  return new Map(items.flatMap((item) => (item.kind === 'snippet' ? [[item.name, item.tokens] as const] : [])))
+  const bodies = new Map(items.flatMap((item) => (item.kind === 'snippet' ? [[item.name, item.tokens] as const] : [])))
+  const parsed = new Map<string, readonly Directive[]>()
+  return (name) => {
+    const body = bodies.get(name)
+    if (body === undefined) return undefined
+    const directives = parsed.get(name) ?? directivesOf(body)
+    parsed.set(name, directives)
+    return directives
+  }
 }
+
+/** Snippets that import each next one twice double with each level. */
+const MAX_IMPORTED = 1000
 
 /**
  * The plugins with those of the imported snippets in place of their imports; imports of files stay. Throws
- * CorefileError for a snippet that imports itself, which CoreDNS does not start with either.
+ * CorefileError for a snippet that imports itself, which CoreDNS does not start with either, and if the snippets have
+ * more than 1,000 plugins together.
  */
 function expanded(
   directives: readonly Directive[],
   snippets: Snippets,
-  inside: readonly string[] = [],
+  within: readonly string[] = [],
+  room = { left: MAX_IMPORTED },
 ): readonly Directive[] {
   return directives.flatMap((directive) => {
     const [word, name] = directive.name === 'import' ? directive.tokens : []
-    const body = name === undefined ? undefined : snippets.get(name.text)
+    const body = name === undefined ? undefined : snippets(name.text)
     if (name === undefined || body === undefined) return [directive]
-    if (inside.includes(name.text)) {
+    if (within.includes(name.text)) {
       throw new CorefileError(word?.line ?? 1, `the snippet ${JSON.stringify(name.text.slice(0, 60))} imports itself`)
     }
-    return expanded(directivesOf(body), snippets, [...inside, name.text])
+    room.left -= body.length
+    if (room.left < 0) {
+      throw new CorefileError(word?.line ?? 1, `the imported snippets have more than ${MAX_IMPORTED} plugins`)
+    }
+    return expanded(body, snippets, [...within, name.text], room)
   })
 }
 

@@ -216,7 +216,8 @@ export const LANE_REASONS = {
     shows: ['condition Connected of Cluster', 'output of the command'],
   },
   GatewayReplaced: {
-    means: 'A gateway node that `sealane join` chose is gone or goes, and another took its place.',
+    means:
+      'A gateway node that `sealane join` chose is gone, goes or was silent for 10 minutes: another took its place.',
     todo: 'Nothing. To choose the gateways yourself, label the nodes.',
     shows: ['event on Node', 'condition GatewaysChosen of Cluster'],
   },

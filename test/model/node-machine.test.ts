@@ -29,6 +29,8 @@ function node({ name = 'n1', labels = {}, annotations = {}, taints = [], provide
   }
 }
 
+const ROLES: Labels = { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' }
+
 /** Each sign alone, and whether a node affinity can see it. */
 const VIRTUAL: readonly (readonly [product: string, isLabelled: boolean, given: Given])[] = [
   ['EKS Fargate', true, { labels: { 'eks.amazonaws.com/compute-type': 'fargate' } }],
@@ -64,8 +66,9 @@ const VIRTUAL: readonly (readonly [product: string, isLabelled: boolean, given: 
   ['KWOK', false, { annotations: { 'kwok.x-k8s.io/node': 'fake' } }],
   ['KWOK', false, { taints: ['kwok.x-k8s.io/node=fake'] }],
   ['KubeEdge', false, { nodeInfo: { kubeletVersion: 'v1.28.6-kubeedge-v1.17.0' } }],
-  ['KubeEdge', false, { labels: { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' } }],
+  ['KubeEdge', false, { labels: ROLES }],
   ['KubeEdge', false, { labels: { 'node-role.kubernetes.io/agent': '' }, taints: ['node-role.kubernetes.io/edge'] }],
+  ['KubeEdge', false, { labels: ROLES, nodeInfo: { kubeletVersion: 'v1.28.6-edge' } }],
   ['marked as a virtual node', true, { labels: { 'sealane.io/virtual-node': '' } }],
   ['Virtual Kubelet', true, { labels: { type: 'virtual-kubelet' } }],
   ['Virtual Kubelet', true, { labels: { 'virtual-kubelet.io/provider': 'mock' } }],
@@ -91,6 +94,11 @@ const MACHINES: readonly Given[] = [
   { taints: ['node-role.kubernetes.io/edge'] },
   { labels: { 'openyurt.io/is-edge-worker': 'true', 'superedge.io/edge-node': 'enable' } },
   { labels: { 'liqo.io/type': 'gateway' } },
+  ...['v1.33.5', 'v1.33.5+k3s1', 'v1.33.5+rke2r1', 'v1.33.5-gke.1080000', 'v1.33.5-eks-113cf36'].map(
+    (kubeletVersion): Given => ({ labels: ROLES, nodeInfo: { kubeletVersion } }),
+  ),
+  { name: 'admiralty-1', nodeInfo: { kubeletVersion: 'v1.33.5+rke2r1' } },
+  { name: 'eklet-1', nodeInfo: { kubeletVersion: 'v1.33.5' } },
   { name: 'fargate', nodeInfo: { kubeletVersion: 'v1.33.5-eks-113cf36', osImage: 'Bottlerocket OS 1.40' } },
   { taints: ['dedicated=virtual-kubelet'], nodeInfo: { kubeletVersion: 'v1.31.2+k3s1', architecture: 'arm64' } },
 ]
@@ -103,6 +111,26 @@ t.test('virtual nodes, by each sign alone', async (t) => {
     t.equal(machineText(found), `a virtual node (${product})`)
   }
   t.match(nodeMachine(node({ labels: { type: 'virtual-kubelet' } })), { sign: 'label type=virtual-kubelet' })
+})
+
+t.test('a name, roles or the label of a join alone are no sure sign', async (t) => {
+  const isSure = (given: Given): unknown => {
+    const found = nodeMachine(node(given))
+    return found.is === 'virtual' && found.isSure
+  }
+  const mark = { 'sealane.io/virtual-node': 'join' }
+  const unsure: Given[] = [{ name: 'admiralty-1' }, { labels: ROLES }, { labels: mark }]
+  for (const given of [...unsure, { name: 'eklet-1', labels: { ...ROLES, ...mark } }])
+    t.equal(isSure(given), false, JSON.stringify(given))
+  const sure: Given[] = [
+    { taints: ['virtual-kubelet.io/provider=admiralty'] },
+    { labels: { type: 'virtual-kubelet' } },
+    { providerID: 'kwok://n1' },
+    { annotations: { 'kwok.x-k8s.io/node': 'fake' } },
+    { nodeInfo: { kubeletVersion: 'v1.28.6-kubeedge-v1.17.0' } },
+  ]
+  for (const given of sure) t.equal(isSure({ ...given, name: 'eklet-1' }), true, JSON.stringify(given))
+  t.equal(isSure({ labels: mark, taints: ['azure.com/aci'] }), true)
 })
 
 t.test('machines', async (t) => {

@@ -1,6 +1,7 @@
 /** A ClusterAdmin over objects in memory, which keeps the requests, and refuses those that the test names. */
 import type { Duplex } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kinds.ts'
 import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/context/cluster-admin.ts'
 import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
@@ -84,7 +85,7 @@ export class MemoryAdmin implements ClusterAdmin {
   merge(ref: ObjectRef, patch: unknown): Promise<void> {
     this.done.push(`merge ${titleOf(ref)}`)
     const before = this.#objects.get(keyOf(ref))
-    if (before === undefined) return Promise.reject(new Error(`${titleOf(ref)} does not exist`))
+    if (before === undefined) return Promise.reject(new ClusterApiError('NotFound', `${titleOf(ref)} does not exist`))
     this.put(merged(before, patch) as ManifestObject)
     return Promise.resolve()
   }

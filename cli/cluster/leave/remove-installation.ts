@@ -67,13 +67,27 @@ export async function removeInstallation(
   for (const node of await admin.list('v1', 'Node', { labelSelector: LABEL_GATEWAY }, signal)) {
     const annotations = { ...NO_CALLS, [ANNOTATION_CHOSEN_BY]: null }
     const none = { labels: { [LABEL_GATEWAY]: null }, annotations }
-    await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
+    await mergeNode(admin, node, none, signal)
   }
   for (const node of await admin.list('v1', 'Node', { labelSelector: VIRTUAL_BY_JOIN }, signal)) {
     const none = { labels: { [LABEL_VIRTUAL_NODE]: null } }
-    await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
+    await mergeNode(admin, node, none, signal)
   }
   await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
+}
+
+/** A node that is gone in the meantime has nothing left to remove. */
+async function mergeNode(
+  admin: ClusterAdmin,
+  { metadata: { name } }: ManifestObject,
+  metadata: unknown,
+  signal: AbortSignal,
+): Promise<void> {
+  try {
+    await admin.merge({ apiVersion: 'v1', kind: 'Node', name }, { metadata }, signal)
+  } catch (error) {
+    if (!(error instanceof ClusterApiError) || error.code !== 'NotFound') throw error
+  }
 }
 
 /** Selects the nodes that a join labelled. A user's label has another value, and stays. */

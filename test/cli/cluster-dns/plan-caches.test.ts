@@ -258,27 +258,48 @@ t.test('a CoreDNS on the network of the nodes with an address that no node has i
     return { ...base, spec: { template: { ...template, spec: { ...template.spec, hostNetwork } } } }
   }
   const map = (bind: string): DnsObject =>
-    configMap('dummy', { Corefile: `.:53 {\n    bind ${bind}\n    forward . 10.43.0.10\n}\n` })
-  const node: DnsObject = {
+    withText(`.:53 {\n    bind ${bind}\n    forward cluster.local 10.43.0.10\n    forward . 10.0.0.1\n}\n`)
+  const withText = (Corefile: string): DnsObject => configMap('dummy', { Corefile })
+  const node = (address: string): DnsObject => ({
     apiVersion: 'v1',
     kind: 'Node',
-    metadata: { name: 'edge1' },
-    status: { addresses: [{ type: 'InternalIP', address: '198.18.0.53' }] },
-  }
+    metadata: { name: `edge-${address}` },
+    status: { addresses: [{ type: 'InternalIP', address }] },
+  })
+  const other = node('10.0.0.7')
+  const edge = withText('.:53 {\n    bind 198.51.100.53\n    cache cluster.local\n    forward . 1.1.1.1\n}\n')
+  const own = withText('prod.internal:53 {\n    bind 198.18.0.53\n    forward . 10.43.0.10\n}\n')
+  const prod = configMap('coredns', { Corefile: KUBEADM.replaceAll('cluster.local', 'prod.internal') })
   const dummy = 'ConfigMap kube-system/dummy'
   const rows: readonly (readonly [string, readonly DnsObject[], boolean])[] = [
-    ['a dummy device', [at(true), map('198.18.0.53')], true],
-    ['the address of a node', [at(true), map('198.18.0.53'), node], false],
-    ['loopback', [at(true), map('127.0.0.1 ::1')], false],
-    ['a device by name', [at(true), map('eth0')], false],
-    ['not on the network of the node', [at(false), map('198.18.0.53')], false],
-    ["the cluster's own", [at(true, { 'k8s-app': 'kube-dns' }), map('198.18.0.53')], false],
+    ['a dummy device', [at(true), map('198.18.0.53'), other], true],
+    ['another domain of the cluster', [at(true), own, other, prod], true],
+    ['the domain of another cluster', [at(true), own, other], false],
+    ['the address of a node', [at(true), map('198.18.0.53'), node('198.18.0.53')], false],
+    ['in another notation', [at(true), map('FD00:0::53'), node('fd00::53'), other], false],
+    ['nodes that cannot be read', [at(true), map('198.18.0.53')], false],
+    ['a resolver for others', [at(true), edge, other], false],
+    ['a text that is no Corefile', [at(true), withText('bind 198.18.0.53\ncluster.local'), other], false],
+    ['loopback', [at(true), map('127.0.0.1 ::1'), other], false],
+    ['a device by name', [at(true), map('eth0'), other], false],
+    ['not on the network of the node', [at(false), map('198.18.0.53'), other], false],
+    ["the cluster's own", [at(true, { 'k8s-app': 'kube-dns' }), map('198.18.0.53'), other], false],
   ]
   for (const [title, objects, isCache] of rows) {
-    const found = findDnsCaches([main, ...objects])
+    const found = findDnsCaches([...(objects.includes(prod) ? [] : [main]), ...objects])
     t.equal(found.length, isCache ? 1 : 0, title)
   }
-  const plan = planClusterDns('coredns', [main, at(true), map('198.18.0.53')], OPTIONS)
+  const stored = [main, at(true), edge, other]
+  const client = {
+    get: (ref: Parameters<typeof findObject>[1]) => Promise.resolve(findObject(stored, ref)),
+    list: ({ kind }: { readonly kind: string }, labels?: string) =>
+      Promise.resolve(labels === undefined ? stored.filter((one) => one.kind === kind) : []),
+    replace: () => Promise.resolve(true),
+  }
+  const noted = planClusterDns('coredns', await readClusterDns(client, 'coredns', signal), OPTIONS)
+  t.same(changed(noted), ['ConfigMap kube-system/coredns'], 'it stays as it is')
+  t.match(noted.notes, [/DaemonSet kube-system\/dummy binds 198\.51\.100\.53, which no node has, but does not name/])
+  const plan = planClusterDns('coredns', [main, at(true), map('198.18.0.53'), other], OPTIONS)
   t.same(changed(plan), ['ConfigMap kube-system/coredns', dummy].sort())
   t.match(
     plan.changes.map(({ after }) => after?.data?.['Corefile'] ?? '').join(''),

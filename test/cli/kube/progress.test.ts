@@ -3,6 +3,7 @@ import t from 'tap'
 import { joinedOthers, laneStates, lanesProgress } from '../../../cli/cluster/watch-join.ts'
 import { RolloutRoom } from '../../../cli/installation/rollout-room.ts'
 import { type HeldRollout, isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { Cluster, ConnectionCause, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 import { nodeObject } from '../../support/objects/node-objects.ts'
@@ -232,17 +233,19 @@ interface DaemonPod {
   readonly pending?: boolean
 }
 
+const daemonSet = (max: number | string, labels: Readonly<Record<string, string>> = {}) => ({
+  apiVersion: 'apps/v1',
+  kind: 'DaemonSet',
+  metadata: { name: 'sealane-gateway', namespace: NAMESPACE, labels },
+  spec: { updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: max } } },
+})
+const daemonSetOf = async (admin: MemoryAdmin) => {
+  const [object] = await admin.list('apps/v1', 'DaemonSet', {})
+  return object as unknown as ReturnType<typeof daemonSet>
+}
+const maxOf = async (admin: MemoryAdmin) => (await daemonSetOf(admin)).spec.updateStrategy.rollingUpdate.maxUnavailable
+
 t.test('nodes that are down do not hold the others: maxUnavailable grows for the roll-out alone', async (t) => {
-  const daemonSet = (max: number | string, labels: Readonly<Record<string, string>> = {}) => ({
-    apiVersion: 'apps/v1',
-    kind: 'DaemonSet',
-    metadata: { name: 'sealane-gateway', namespace: NAMESPACE, labels },
-    spec: { updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: max } } },
-  })
-  const maxOf = async (admin: MemoryAdmin) => {
-    const [object] = await admin.list('apps/v1', 'DaemonSet', {})
-    return (object as unknown as ReturnType<typeof daemonSet>).spec.updateStrategy.rollingUpdate.maxUnavailable
-  }
   const rows = [
     { object: daemonSet(1), wanted: 3, away: 1, max: 2 },
     { object: daemonSet(1), wanted: 3, away: 2, max: 3 },
@@ -251,7 +254,7 @@ t.test('nodes that are down do not hold the others: maxUnavailable grows for the
   ]
   for (const { object, max, ...held } of rows) {
     const admin = new MemoryAdmin([object])
-    const room = new RolloutRoom(admin)
+    const room = new RolloutRoom(admin, () => t.fail('nothing to say'))
     await room.make([{ ...held, object }], signal)
     t.equal(await maxOf(admin), max)
     const [now] = await admin.list('apps/v1', 'DaemonSet', {})
@@ -260,6 +263,50 @@ t.test('nodes that are down do not hold the others: maxUnavailable grows for the
     t.strictSame(await room.restore(signal), [])
     t.equal(await maxOf(admin), object.spec.updateStrategy.rollingUpdate.maxUnavailable)
   }
+})
+
+t.test('maxUnavailable falls again once no pod is away, also before the roll-out ends', async (t) => {
+  const admin = new MemoryAdmin([daemonSet(1)])
+  const room = new RolloutRoom(admin, () => t.fail('nothing to say'))
+  const look = async (...held: readonly Omit<HeldRollout, 'object'>[]) => {
+    const object = await daemonSetOf(admin)
+    await room.make(
+      held.map((one) => ({ ...one, object })),
+      signal,
+    )
+    return maxOf(admin)
+  }
+  t.equal(await look({ wanted: 3, away: 2 }), 3)
+  t.equal(await look({ wanted: undefined, away: 0 }), 3, 'while that is not known it stays')
+  t.equal(await look({ wanted: 3, away: 1 }), 2)
+  t.equal(await look(), 1)
+  t.equal(await look({ wanted: 3, away: 1 }), 2, 'it may grow again')
+  t.equal(admin.done.length, 4)
+})
+
+t.test('a value that cannot be changed is reported once, and does not end the join', async (t) => {
+  const said: string[] = []
+  const say = (text: string) => void said.push(text)
+  const admin = new MemoryAdmin([daemonSet(1)])
+  const held = async () => [{ object: await daemonSetOf(admin), wanted: 3, away: 1 }]
+  const note = (why: string) =>
+    'note: maxUnavailable of DaemonSet sealane-system/sealane-gateway cannot be changed for this roll-out, ' +
+    `which may take longer: ${why}\n`
+  const failing = (code: 'Forbidden' | 'Unavailable') => ({
+    merge: () => Promise.reject(new ClusterApiError(code, 'no\nway')),
+  })
+  const refused = new RolloutRoom(failing('Forbidden'), say)
+  for (let i = 0; i < 3; i += 1) await refused.make(await held(), signal)
+  t.strictSame(said.splice(0), [note('no way')])
+  t.strictSame(await refused.restore(signal), [], 'nothing was changed')
+  const down = new RolloutRoom(failing('Unavailable'), say)
+  await t.rejects(down.make(await held(), signal), { code: 'Unavailable' })
+  const reverted = new RolloutRoom(admin, say)
+  for (let i = 0; i < 5; i += 1) {
+    await reverted.make(await held(), signal)
+    admin.put(daemonSet(1))
+  }
+  t.strictSame([said, admin.done.length], [[note('another client reverts it')], 2])
 })
 
 t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
@@ -331,6 +378,11 @@ t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
     await look({ on: 'w1' }, { on: 'w2' }, { on: 'f1', ready: false, pending: true }),
     'done; node f1 is a virtual node (EKS Fargate)',
     'on a virtual node a pod waits for ever',
+  )
+  t.equal(
+    await look({ on: 'w1', hash: 'old' }, { on: 'w4' }, { on: 'f1' }),
+    'gateway: gateway 0 of 1 ready; node f1 is a virtual node (EKS Fargate); node w4 is not ready',
+    'pods that are ready are not away',
   )
   t.equal(
     await look({ on: 'w1' }, { on: 'w2' }),

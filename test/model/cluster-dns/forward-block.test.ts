@@ -46,6 +46,12 @@ function refusal(action: () => unknown): string {
   }
 }
 
+/** Snippets s0, s1 and so on; each imports the next one twice. */
+function doubling(levels: number): string {
+  const each = Array.from({ length: levels }, (_, i) => `(s${i}) {\n import s${i + 1}\n import s${i + 1}\n}\n`)
+  return `${each.join('')}(s${levels}) {\n errors\n}\n`
+}
+
 t.test('the block is put at the end', async (t) => {
   t.equal(addForwardBlock(KUBEADM, BLOCK), `${KUBEADM}${ADDED}\n`)
   t.equal(addForwardBlock(RKE2, BLOCK), `${RKE2}\n${ADDED}`, 'without a line end, as the file')
@@ -74,6 +80,11 @@ t.test('it listens where the block for ordinary names does', async (t) => {
   )
   const kubernetes =
     '(k) {\n kubernetes cluster.local\n bind 169.254.20.10\n}\n.:54 {\n}\ncluster.local:53 {\n import k\n}\n'
+  t.same(
+    head('(x) {\n example.org {\n  whoami\n }\n}\nimport x\n.:53 {\n bind 169.254.20.10\n}\n'),
+    bound,
+    'a snippet of server blocks',
+  )
   t.same(head(kubernetes), bound, 'the plugin kubernetes of a snippet')
 })
 
@@ -85,6 +96,7 @@ t.test('what it cannot be added to', async (t) => {
     ['.:53 {\n import /etc/c/base\n}\n', 'line 2: the block imports "/etc/c/base", a file that may hold its bind'],
     ['(c) {\n import d\n}\n. {\n import c\n}\n', 'line 2: the block imports "d", a file that may hold its bind'],
     ['(c) {\n import c\n}\n. {\n import c\n}\n', 'line 2: the snippet "c" imports itself'],
+    [`${doubling(25)}.:53 {\n import s0\n}\n`, 'line 86: the imported snippets have more than 1000 plugins'],
     ['.\nerrors\n', 'line 1: "." has no block in braces; put one around its plugins'],
     [
       '# sealane begin\n. {\n}\n',
@@ -120,6 +132,27 @@ t.test('an address that changes is changed in place, and what was written below 
   const changed = addForwardBlock(below, OTHER)
   t.equal(changed, below.replace('forward . 10.43.0.99', 'forward . [fd00::99]:5353'))
   t.equal(removeForwardBlock(changed), `${KUBEADM}example.org {\n    whoami\n}`)
+})
+
+t.test('beside a file that may hold a bind, a block that is there keeps its ports and binds', async (t) => {
+  const importing = '.:53 {\n import /etc/coredns/extra.conf\n}\n'
+  const own = ADDED.replace('    errors', '    bind 169.254.20.10 fd00::1\n    errors').replace(
+    ':53',
+    ':53 clusterset.local:5353',
+  )
+  t.equal(
+    addForwardBlock(`${importing}${own}\n`, OTHER),
+    `${importing}${own.replace('10.43.0.99', '[fd00::99]:5353')}\n`,
+  )
+  const foreign = own.replace('clusterset.local:5353', 'example.org')
+  t.match(
+    refusal(() => addForwardBlock(`${importing}${foreign}\n`, OTHER)),
+    'a file that may hold its bind',
+  )
+  t.equal(
+    refusal(() => addForwardBlock(`${doubling(8)}.:53 {\n import s0\n}\n`, BLOCK)),
+    'done',
+  )
 })
 
 t.test('changes inside our block are lost, also wrong ones that are in balance', async (t) => {

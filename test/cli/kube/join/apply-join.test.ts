@@ -106,6 +106,24 @@ t.test('a dry run writes nothing and says everything', async (t) => {
   t.strictSame(admin.done, ['apply ConfigMap b/a (dry)'])
 })
 
+t.test('a virtual node that goes during the join does not end it, a gateway does', async (t) => {
+  const admin = new MemoryAdmin([{ apiVersion: 'v1', kind: 'Node', metadata: { name: 'v2' } }])
+  let said = ''
+  const report = (change: Change): void => void (said += describeChange(change, false))
+  const context = { admin, dryRun: false, signal, report }
+  const labels = { 'sealane.io/virtual-node': 'join' }
+  await applyNodes(
+    ['v1', 'v2'].map((node) => ({ node, labels, annotations: {} })),
+    context,
+  )
+  t.equal(said, '  changed   Node v2  (sealane.io/virtual-node=join)\n')
+  for (const gateway of [
+    { labels: { 'sealane.io/gateway': 'true' }, annotations: {} },
+    { labels: {}, annotations: { 'sealane.io/public-port': null } },
+  ])
+    await t.rejects(applyNodes([{ node: 'n1', ...gateway }], context), { code: 'NotFound' })
+})
+
 t.test('who may not install is told before anything is written', async (t) => {
   const admin = new MemoryAdmin()
   await checkRights(admin, memberRights('sealane-system'), signal)

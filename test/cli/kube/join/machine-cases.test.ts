@@ -70,7 +70,7 @@ t.test('virtual nodes of others, and Windows: left out, and told', async (t) => 
   const { found, plan, chosen } = joined(
     { name: 'w1' },
     { name: 'liqo-c2', labels: { 'liqo.io/type': 'virtual-node' } },
-    { name: 'virtual-node-aci-linux' },
+    { name: 'virtual-node-aci-linux', kubelet: 'v1.25.0-vk-azure-aci-1.6.2' },
     { name: 'win1', os: 'windows' },
     { name: 'edge1', labels: { 'node-role.kubernetes.io/edge': '' }, kubelet: 'v1.32.6-kubeedge-v1.21.0' },
     {
@@ -84,7 +84,7 @@ t.test('virtual nodes of others, and Windows: left out, and told', async (t) => 
   )
   t.equal(chosen, 'aks-ingress w1')
   const labels = (name: string) => plan.nodes.find((one) => one.node === name)?.labels
-  t.strictSame(labels('virtual-node-aci-linux'), { 'sealane.io/virtual-node': 'join' }, 'its name alone shows it')
+  t.strictSame(labels('virtual-node-aci-linux'), { 'sealane.io/virtual-node': 'join' })
   t.strictSame(labels('edge1'), { 'sealane.io/virtual-node': 'join' })
   t.strictSame([labels('liqo-c2'), labels('win1')], [undefined, undefined], 'the affinity leaves them out')
   const report = describeAdvice(advice(found)).join('\n')
@@ -92,6 +92,26 @@ t.test('virtual nodes of others, and Windows: left out, and told', async (t) => 
   t.match(report, /Virtual nodes without a label: .* kubectl label node NODE sealane\.io\/virtual-node=true/)
   t.match(report, /Windows: Windows nodes are left out/)
 })
+
+t.test(
+  'a machine that looks like a virtual node is not labelled, and loses the label of an earlier join',
+  async (t) => {
+    const label = 'sealane.io/virtual-node'
+    const roles = { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' }
+    const edge = [{ key: 'virtual-kubelet.io/provider', value: 'x', effect: 'NoSchedule' }]
+    const { plan, chosen } = joined(
+      { name: 'admiralty-1' },
+      { name: 'edge-1', labels: roles, kubelet: 'v1.33.5+rke2r1' },
+      { name: 'admiralty-2', kubelet: '' },
+      { name: 'edge-2', labels: { ...roles, [label]: 'join' } },
+      { name: 'edge-3', labels: { ...roles, [label]: 'true' } },
+      { name: 'v1', labels: { [label]: 'join' }, taints: edge },
+    )
+    t.equal(chosen, 'admiralty-1 edge-1')
+    const labels = plan.nodes.filter(({ labels: all }) => Object.hasOwn(all, label))
+    t.strictSame(labels, [{ node: 'edge-2', labels: { [label]: null }, annotations: {} }])
+  },
+)
 
 t.test('spot machines come last, one gateway in each zone, and the agent may replace what join chose', async (t) => {
   const { plan, chosen } = joined(

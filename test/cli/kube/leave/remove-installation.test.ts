@@ -15,7 +15,7 @@ import { planBroker } from '../../../../install/plan-broker.ts'
 import { planMember } from '../../../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
-import type { ObjectRef } from '../../../../kubeapi/kube/kinds.ts'
+import { type ObjectRef, refOf } from '../../../../kubeapi/kube/kinds.ts'
 import { nodeObject } from '../../../support/objects/node-objects.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
 import { fixture } from '../../discovery/support/fixtures.ts'
@@ -99,6 +99,26 @@ t.test('the labels that a join gave to virtual nodes go, those of a user stay', 
   t.strictSame(
     left.map(({ metadata }) => Object.values<string | null>(metadata.labels ?? {}).filter((value) => value !== null)),
     [[], ['true']],
+  )
+})
+
+t.test('a node that goes during the removal does not end it', async (t) => {
+  const labels = [{ 'sealane.io/virtual-node': 'join' }, { 'sealane.io/gateway': 'true' }]
+  const nodes = labels.map((all, i): ManifestObject => {
+    return { ...nodeObject(`n${i}`), metadata: { name: `n${i}`, labels: all } }
+  })
+  const admin = new MemoryAdmin(nodes)
+  const list = admin.list.bind(admin)
+  admin.list = async (apiVersion, kind, scope) => {
+    const found = await list(apiVersion, kind, scope)
+    if (kind === 'Node') await Promise.all(found.map((object) => admin.remove(refOf(object))))
+    // A selector by a key alone is that of the gateways.
+    return kind === 'Node' && scope.labelSelector === 'sealane.io/gateway' ? nodes.slice(1) : found
+  }
+  await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), INIT)
+  t.strictSame(
+    admin.done.filter((one) => one.startsWith('merge Node')),
+    ['merge Node n1', 'merge Node n0'],
   )
 })
 
