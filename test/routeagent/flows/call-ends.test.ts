@@ -19,6 +19,7 @@ const back = (prefix: string, sourcePort: number, protocol = 'tcp'): LoggedPacke
 const begun = (outcome: CallBegun['outcome'], sourcePort: number, protocol = 'tcp'): CallBegun => ({
   ...{ key: keyOf(packet('', sourcePort, protocol)) ?? '', outcome, protocol, port: 8080, sourcePort, atMs: 0 },
   call: { client: CLIENT, called: SERVER, server: SERVER },
+  names: { parties: { way: 'out' } },
 })
 
 function setUp() {
