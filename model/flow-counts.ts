@@ -11,8 +11,8 @@ export interface FlowCounts {
   /** Of a sample: those that have ended, whichever way. */
   readonly ended: number
   /**
-   * Of these: those that ended by a time-out of connection tracking: no answer came, or neither end closed or reset the
-   * connection.
+   * Of these: those that connection tracking forgot: no answer came, or data had no acknowledgement, and neither end
+   * closed or reset the connection. Its time-out of an idle connection is days, which is longer than ends are awaited.
    */
   readonly timedOut: number
   /** Octets of IP packets, from the caller and to it. */

@@ -59,7 +59,7 @@ function panelsOf({ label, title, metrics, chosen, chosenTimes }: Signals): read
     },
     {
       ...{ title: `Share of calls with errors ${title}`, kind: 'timeseries', width: 12, unit: 'percentunit' },
-      help: 'Timed out: the share of a sample of the calls that ended, which silence ended. Others: of all calls.',
+      help: 'Timed out: the share of a sample of the calls that ended, which ended for want of an answer or acknowledgement. Others: of all calls.',
       queries: [
         { expr: share(calls('refused'), calls('opened')), legend: `${legend} refused` },
         { expr: share(calls('unanswered'), calls('opened')), legend: `${legend} unanswered` },

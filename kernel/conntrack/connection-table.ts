@@ -67,13 +67,19 @@ export interface AnswerEnds {
   readonly client: FlowEnd
 }
 
+/**
+ * Of a single entry. `closing`: an end of the TCP connection has sent FIN or a reset; the kernel keeps the entry for a
+ * while after that.
+ */
+export type EntryState = CallState | 'closing'
+
 /** Looks up single calls, without a listing. */
 export interface CallLookup {
   /**
    * The state of each call, in the order of `calls`; undefined for those of which there is no entry. An entry of another
    * connection tracking zone than 0 is not found. Throws KernelError: EPERM, EINVAL, TIMEOUT, EINTR on abort.
    */
-  states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]>
+  states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (EntryState | undefined)[]>
 }
 
 /** UDP flows and TCP connections. The kernel keeps the translation for as long as the client goes on sending. */

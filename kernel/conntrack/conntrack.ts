@@ -6,6 +6,7 @@ export type {
   CallsInit,
   ConnectionScan,
   ConnectionTable,
+  EntryState,
   FlowEnd,
   FlowTable,
   TrackedConnection,

@@ -12,7 +12,7 @@ import {
   u32,
   u8,
 } from '../route/route.ts'
-import type { AnswerEnds, CallState, TrackedConnection, TranslatedFlow } from './connection-table.ts'
+import type { AnswerEnds, CallState, EntryState, TrackedConnection, TranslatedFlow } from './connection-table.ts'
 
 // Constants of linux/netfilter/nfnetlink_conntrack.h. Values from the kernel are in network byte order.
 
@@ -57,6 +57,8 @@ const IPS_SEEN_REPLY = 1 << 1
 const IPS_ASSURED = 1 << 2
 const TCP_SYN_SENT = 1
 const TCP_ESTABLISHED = 3
+// FIN_WAIT, CLOSE_WAIT, LAST_ACK, TIME_WAIT and CLOSE of enum tcp_conntrack (nf_conntrack_tcp.h). What follows is of SYNs.
+const [TCP_FIN_WAIT, TCP_CLOSE] = [4, 8] as const
 const TCP = 6
 const UDP = 17
 
@@ -295,10 +297,13 @@ export function encodeStateRequest({ protocol, server, client }: AnswerEnds): Ui
 }
 
 /** The state of an entry. Undefined: the message is none of an entry. */
-export function decodeState(data: Buffer): CallState | undefined {
+export function decodeState(data: Buffer): EntryState | undefined {
   if (data.length < NFGENMSG_BYTES) return undefined
-  const status = readBe32(find({ data, from: NFGENMSG_BYTES, to: data.length }, CTA_STATUS))
+  const entry = { data, from: NFGENMSG_BYTES, to: data.length }
+  const status = readBe32(find(entry, CTA_STATUS))
   if (status === undefined) return undefined
+  const state = tcpState(entry)
+  if (state !== undefined && state >= TCP_FIN_WAIT && state <= TCP_CLOSE) return 'closing'
   return (status & IPS_SEEN_REPLY) !== 0 ? 'answered' : 'unanswered'
 }
 

@@ -13,10 +13,10 @@ import { NLM_F_DUMP, closeAtExit, errnoError, readU32 } from '../route/route.ts'
 import type {
   AnswerEnds,
   CallLookup,
-  CallState,
   CallsInit,
   ConnectionScan,
   ConnectionTable,
+  EntryState,
   FlowTable,
   TrackedConnection,
   TranslatedFlow,
@@ -133,8 +133,8 @@ export class Conntrack implements ConnectionTable, FlowTable, CallLookup {
   }
 
   /** As scan(). */
-  async states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]> {
-    const found: (CallState | undefined)[] = []
+  async states(calls: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (EntryState | undefined)[]> {
+    const found: (EntryState | undefined)[] = []
     for (let at = 0; at < calls.length; at += LOOKUPS_TOGETHER) {
       const some = calls.slice(at, at + LOOKUPS_TOGETHER)
       const reader = new StateReader(some.length)
@@ -260,16 +260,16 @@ class RemovalReader {
 
 /** Reads the answers to several lookups: an entry or an error for each. */
 class StateReader {
-  readonly #states: (CallState | undefined)[]
+  readonly #states: (EntryState | undefined)[]
   readonly #open: Set<number>
 
   constructor(count: number) {
-    this.#states = new Array<CallState | undefined>(count).fill(undefined)
+    this.#states = new Array<EntryState | undefined>(count).fill(undefined)
     this.#open = new Set(this.#states.keys())
   }
 
   /** Returns the states after the last answer. Throws KernelError. */
-  take(bytes: Buffer): readonly (CallState | undefined)[] | undefined {
+  take(bytes: Buffer): readonly (EntryState | undefined)[] | undefined {
     for (const { type, flags, seq, data } of parseMessages(bytes)) {
       if (type === NLMSG_ERROR) {
         const { errno } = parseError(Buffer.from(data), flags)

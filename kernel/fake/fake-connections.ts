@@ -7,6 +7,7 @@ import type {
   CallsInit,
   ConnectionScan,
   ConnectionTable,
+  EntryState,
   FlowEnd,
   FlowTable,
   TrackedConnection,
@@ -18,7 +19,7 @@ export class FakeConnections implements ConnectionTable, FlowTable, CallLookup {
   readonly #connections = new Set<TrackedConnection>()
   /** By id. */
   readonly #flows = new Map<number, TranslatedFlow>()
-  readonly #calls = new Map<number, TranslatedFlow & { readonly state: CallState }>()
+  readonly #calls = new Map<number, TranslatedFlow & { readonly state: EntryState }>()
   #lastId = 0
   /** TranslatedFlow.idleSeconds of answered calls, by client: `10.42.1.5:7000`. */
   readonly idleSeconds = new Map<string, number>()
@@ -42,8 +43,8 @@ export class FakeConnections implements ConnectionTable, FlowTable, CallLookup {
     return () => void this.#flows.delete(id)
   }
 
-  /** Begins a TCP connection, as openFlow(). */
-  openCall(client: string, called: string, server: string, state: CallState): () => void {
+  /** Begins a TCP connection, as openFlow(). calls() gives none that are `closing`. */
+  openCall(client: string, called: string, server: string, state: EntryState): () => void {
     const id = (this.#lastId += 1)
     const ends = { client: end(client), called: end(called), server: end(server) }
     this.#calls.set(id, { ...ends, id, zone: 0, protocol: 'TCP', state })
@@ -94,7 +95,7 @@ export class FakeConnections implements ConnectionTable, FlowTable, CallLookup {
     return flows.filter(({ id }) => this.#flows.delete(id) || this.#calls.delete(id)).length
   }
 
-  async states(asked: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (CallState | undefined)[]> {
+  async states(asked: readonly AnswerEnds[], signal?: AbortSignal): Promise<readonly (EntryState | undefined)[]> {
     await Promise.resolve()
     if (signal?.aborted === true) throw new KernelError('EINTR', 'conntrack -G', 'stopped before it began')
     if (this.failure !== undefined) throw this.failure

@@ -1,13 +1,15 @@
 /**
  * Counts how sampled calls end. The kernel logs the first FIN or reset of those that it follows (plan-flows-table.ts).
  * A call without one, of which connection tracking has no entry any more, ended by a time-out; so did a call without an
- * answer. Single entries are looked up: events of connection tracking would come for each call of the node. Bounded.
+ * answer, whether its entry was found or not. An entry that is closing as the kernel forgets it had a log that was lost:
+ * it does not count. Single entries are looked up: events of connection tracking would come for each call of the node.
+ * Bounded.
  */
-import type { AnswerEnds, CallLookup, CallState } from '../../kernel/conntrack/conntrack.ts'
+import type { AnswerEnds, CallLookup, EntryState } from '../../kernel/conntrack/conntrack.ts'
 import type { LoggedPacket } from '../../kernel/nflog/nflog.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type CallBegun, keyOf, keyOfAnswer } from './call-samples.ts'
-import { FOLLOW_HOURS, MAX_FOLLOWED } from './plan-flows-table.ts'
+import { FOLLOW_HOURS, HEARD_SECONDS, MAX_FOLLOWED } from './plan-flows-table.ts'
 
 /** Entries that are looked up in one round, the longest unseen first. */
 export const MOST_LOOKUPS = 48
@@ -25,6 +27,8 @@ interface Followed {
   readonly isAnswered: boolean
   /** Connection tracking had an entry of it. */
   readonly isSeen: boolean
+  /** An end of the connection has closed it, though no log of that came yet. */
+  readonly isClosing: boolean
   readonly dueMs: number
 }
 
@@ -72,8 +76,10 @@ export class CallEnds {
   /** Looks up those that are due. Throws KernelError. */
   async look(table: CallLookup, signal: AbortSignal): Promise<void> {
     const nowMs = this.#clock.monotonic()
-    for (const [key, { sinceMs, isAnswered }] of this.#followed)
+    for (const [key, { sinceMs, isAnswered, isSeen }] of this.#followed) {
       if (isAnswered && nowMs - sinceMs >= FOLLOW_MS) this.#followed.delete(key)
+      if (!isAnswered && !isSeen && nowMs - sinceMs >= HEARD_SECONDS * 1000) this.#ended(key, 'timed-out')
+    }
     const due: Followed[] = []
     for (const one of this.#followed.values()) {
       if (due.length >= MOST_LOOKUPS) break
@@ -90,19 +96,25 @@ export class CallEnds {
     }
   }
 
-  #looked(one: Followed, state: CallState | undefined): void {
-    const { begun, isAnswered, isSeen } = one
+  #looked(one: Followed, state: EntryState | undefined): void {
+    const { begun, isAnswered, isSeen, isClosing, sinceMs } = one
     const nowMs = this.#clock.monotonic()
     if (state !== undefined) {
       this.#followed.delete(begun.key)
       // The log of a late answer was lost, and with it that of the end.
       if (!isAnswered && state === 'answered') return
-      this.#followed.set(begun.key, { ...one, isSeen: true, dueMs: nowMs + LOOK_EACH_MS })
+      const found = { isSeen: true, isClosing: isClosing || state === 'closing' }
+      this.#followed.set(begun.key, { ...one, ...found, dueMs: nowMs + LOOK_EACH_MS })
       return
     }
-    // The entry may have other addresses, or be in another zone: then its end cannot be known.
-    if (isAnswered && !isSeen) this.#followed.delete(begun.key)
-    else this.#ended(begun.key, 'timed-out')
+    if (isSeen && !isClosing) {
+      this.#ended(begun.key, 'timed-out')
+      return
+    }
+    this.#followed.delete(begun.key)
+    // The entry may have other addresses, or be in another zone: then the end of an answered call cannot be known. One
+    // without an answer has none until the kernel no longer listens for it. A log of the end may also have been lost.
+    if (!isAnswered && !isSeen) this.#followed.set(begun.key, { ...one, dueMs: sinceMs + HEARD_SECONDS * 1000 })
   }
 
   #follow(call: CallBegun): void {
@@ -115,7 +127,7 @@ export class CallEnds {
         server: { address: addresses.server, port },
         client: { address: addresses.client, port: sourcePort },
       },
-      ...{ sinceMs: nowMs, isAnswered: outcome === 'followed', isSeen: false, dueMs: nowMs },
+      ...{ sinceMs: nowMs, isAnswered: outcome === 'followed', isSeen: false, isClosing: false, dueMs: nowMs },
     })
   }
 

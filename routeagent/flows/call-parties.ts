@@ -40,6 +40,13 @@ interface Ranges {
   readonly clusterOf: (address: string) => string | undefined
 }
 
+/** What is known of the ends of a call. */
+export interface CallNames {
+  readonly parties: FlowParties
+  /** The pod of this node that calls. */
+  readonly pod?: string
+}
+
 export type PartyCaches = Pick<RouteAgentCaches, 'imports' | 'slices' | 'callers'>
 
 export class CallParties {
@@ -115,17 +122,28 @@ export class CallParties {
     }
   }
 
-  /** The ends of a call, for a line. `to` has the address that was called. */
-  ends(call: CallAddresses): { readonly from: FlowEndpoint; readonly to: FlowEndpoint } {
-    const { way, cluster, service, namespace } = this.of(call)
-    const pod = this.podAt(call.client)
+  /**
+   * The names of a call as they are now. `before`: as they were when it began, which stays: what has an end by now may
+   * have left its slice, and its address may have gone to others. Only what was not known yet is taken from now: a
+   * container may call before the status of its pod has the address.
+   */
+  namesOf(call: CallAddresses, before?: CallNames): CallNames {
+    const parties = this.of(call)
+    if (before !== undefined && before.parties.way !== parties.way) return before
+    const pod = before?.pod ?? this.podAt(call.client)?.pod
+    return { parties: { ...parties, ...before?.parties }, ...(pod === undefined ? {} : { pod }) }
+  }
+
+  /** The ends of a call with these names, for a line. `to` has the address that was called. */
+  ends(call: CallAddresses, names: CallNames): { readonly from: FlowEndpoint; readonly to: FlowEndpoint } {
+    const { way, cluster, service, namespace } = names.parties
     const named = { ...(service === undefined ? {} : { service }) }
     const ofCluster = { ...(cluster === undefined ? {} : { cluster }) }
     if (way === 'in') return { from: { address: call.client, ...ofCluster }, to: { address: call.called, ...named } }
     const from = {
       address: call.client,
       ...(namespace === undefined ? {} : { namespace }),
-      ...(pod === undefined ? {} : { pod: pod.pod }),
+      ...(names.pod === undefined ? {} : { pod: names.pod }),
     }
     return { from, to: { address: call.called, ...named, ...ofCluster } }
   }

@@ -6,7 +6,7 @@ import type { LoggedPacket } from '../../kernel/nflog/nflog.ts'
 import type { FlowLine, FlowParties } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import type { CallParties } from './call-parties.ts'
+import type { CallNames, CallParties } from './call-parties.ts'
 import { SAMPLES_A_SECOND, SAMPLE_MS } from './plan-flows-table.ts'
 import type { CallAddresses } from './plan-totals.ts'
 
@@ -26,6 +26,8 @@ export interface CallBegun {
   /** The same for all packets of the call in its direction. */
   readonly key: string
   readonly call: CallAddresses
+  /** As they were then. */
+  readonly names: CallNames
   readonly protocol: string
   readonly port: number
   readonly sourcePort: number
@@ -43,6 +45,8 @@ export interface CallListener {
 
 interface Waiting {
   readonly call: CallAddresses
+  /** As they were with its first packet. */
+  readonly names: CallNames
   readonly protocol: string
   readonly port: number
   readonly sourcePort: number
@@ -52,19 +56,17 @@ interface Waiting {
   readonly sinceMs: number
 }
 
+type Parties = Pick<CallParties, 'namesOf' | 'ends' | 'hasNoEndpoint'>
+
 export class CallSamples {
-  readonly #parties: Pick<CallParties, 'of' | 'ends' | 'hasNoEndpoint'>
+  readonly #parties: Parties
   readonly #listener: CallListener
   readonly #clock: Pick<Clock, 'now' | 'monotonic'>
   readonly #waiting = new Map<string, Waiting>()
   readonly #lines: FlowLine[] = []
   #number = 0
 
-  constructor(
-    clock: Pick<Clock, 'now' | 'monotonic'>,
-    parties: Pick<CallParties, 'of' | 'ends' | 'hasNoEndpoint'>,
-    listener: CallListener,
-  ) {
+  constructor(clock: Pick<Clock, 'now' | 'monotonic'>, parties: Parties, listener: CallListener) {
     this.#clock = clock
     this.#parties = parties
     this.#listener = listener
@@ -84,12 +86,13 @@ export class CallSamples {
     const waiting = key === undefined ? undefined : this.#waiting.get(key)
     if (key === undefined || waiting === undefined) return
     this.#waiting.delete(key)
+    const names = this.#parties.namesOf(waiting.call, waiting.names)
     const ms = Math.max(0, atMs - waiting.atMs)
-    if (prefix !== 'refused' && waiting.protocol === 'tcp') this.#listener.onTime(this.#parties.of(waiting.call), ms)
+    if (prefix !== 'refused' && waiting.protocol === 'tcp') this.#listener.onTime(names.parties, ms)
     const line =
       prefix === 'refused' ? ({ outcome: prefix, reason: REASONS.refused } as const) : { outcome: 'answered' as const }
-    this.#add(waiting, { ...line, ms })
-    this.#listener.onBegun({ ...waiting, key, outcome: prefix })
+    this.#add({ ...waiting, names }, { ...line, ms })
+    this.#listener.onBegun({ ...waiting, names, key, outcome: prefix })
   }
 
   #opened(packet: LoggedPacket, atMs: number): void {
@@ -97,7 +100,8 @@ export class CallSamples {
     const key = keyOf(packet)
     if (key === undefined || port === undefined) return
     const call = { client: source, called: destination, server: destination }
-    const waiting = { call, protocol, port, sourcePort, atMs, sinceMs: this.#clock.monotonic() }
+    const names = this.#parties.namesOf(call)
+    const waiting = { call, names, protocol, port, sourcePort, atMs, sinceMs: this.#clock.monotonic() }
     if (this.#parties.hasNoEndpoint(call)) {
       this.#add(waiting, { outcome: 'refused', reason: REASONS.noEndpoint })
       this.#listener.onBegun({ ...waiting, key, outcome: 'refused' })
@@ -112,18 +116,19 @@ export class CallSamples {
     for (const [key, waiting] of this.#waiting) {
       if (nowMs - waiting.sinceMs < SAMPLE_MS) continue
       this.#waiting.delete(key)
-      this.#add(waiting, { outcome: 'unanswered', reason: REASONS.unanswered })
-      this.#listener.onBegun({ ...waiting, key, outcome: 'unanswered' })
+      const call = { ...waiting, names: this.#parties.namesOf(waiting.call, waiting.names) }
+      this.#add(call, { outcome: 'unanswered', reason: REASONS.unanswered })
+      this.#listener.onBegun({ ...call, key, outcome: 'unanswered' })
     }
   }
 
-  /** A call that was answered has ended by a time-out. */
-  timedOut(call: Pick<CallBegun, 'call' | 'protocol' | 'port' | 'atMs'>): void {
+  /** A call that was answered has ended by a time-out. The line has the names of `call`. */
+  timedOut(call: Pick<CallBegun, 'call' | 'names' | 'protocol' | 'port' | 'atMs'>): void {
     this.#add(call, { outcome: 'timed-out', reason: REASONS.timedOut, ms: Math.max(0, this.#clock.now() - call.atMs) })
   }
 
   #add(
-    { call, protocol, port, atMs }: Pick<Waiting, 'call' | 'protocol' | 'port' | 'atMs'>,
+    { call, names, protocol, port, atMs }: Pick<Waiting, 'call' | 'names' | 'protocol' | 'port' | 'atMs'>,
     said: Pick<FlowLine, 'outcome' | 'reason' | 'ms'>,
   ): void {
     this.#number += 1
@@ -131,7 +136,7 @@ export class CallSamples {
       number: this.#number,
       at: new Date(atMs).toISOString(),
       ...said,
-      ...this.#parties.ends(call),
+      ...this.#parties.ends(call, names),
       ...{ protocol, port },
       ...(said.ms === undefined ? {} : { ms: Math.round(said.ms * 1000) / 1000 }),
     })

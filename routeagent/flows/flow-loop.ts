@@ -167,7 +167,8 @@ export class FlowLoop {
         if (deps.lookup !== undefined) this.#ends.begun(call)
       },
     })
-    this.#ends = new CallEnds(deps.clock, (call, end, wasAnswered) => {
+    this.#ends = new CallEnds(deps.clock, (begun, end, wasAnswered) => {
+      const call = { ...begun, names: this.#parties.namesOf(begun.call, begun.names) }
       this.#ended(call, end === 'timed-out')
       if (end === 'timed-out' && wasAnswered) this.#samples.timedOut(call)
     })
@@ -430,8 +431,7 @@ export class FlowLoop {
     }
   }
 
-  #ended({ call }: CallBegun, isTimeOut: boolean): void {
-    const parties = this.#parties.of(call)
+  #ended({ names: { parties } }: CallBegun, isTimeOut: boolean): void {
     this.#totals.add(parties, { ...NO_FLOWS, ended: 1, timedOut: isTimeOut ? 1 : 0 }, this.#deps.clock.monotonic())
     if (parties.way === 'in') return
     const { service, cluster, caller } = this.#labels(parties)

@@ -62,8 +62,12 @@ export const SAMPLES_A_SECOND = 20
 /** How long the answer of a sample is awaited before a line says that there is none. */
 export const SAMPLE_MS = 10_000
 /** How long it is heard: the kernel forgets a SYN without an answer after two minutes. */
-const HEARD = '150s'
-/** How long the end of a connection is awaited, and for how many. */
+export const HEARD_SECONDS = 150
+const HEARD = `${HEARD_SECONDS}s`
+/**
+ * How long the end of a connection is awaited, and for how many. Data without acknowledgement has a time-out of five
+ * minutes; an idle connection one of five days, or of a day by kube-proxy, so how that ends does not count.
+ */
 export const FOLLOW_HOURS = 6
 export const MAX_FOLLOWED = 4096
 

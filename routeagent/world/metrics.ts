@@ -188,7 +188,7 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     callEnds: metrics.counter({
       name: 'sealane_routeagent_call_ends_total',
-      help: 'Ends of a sample of these calls: timed_out if connection tracking ended the call after silence, without a FIN, reset or answer; other otherwise',
+      help: 'Ends of a sample of these calls: timed_out if connection tracking forgot the call for want of an answer or acknowledgement, without a FIN or reset; other otherwise. What lasts longer than six hours, such as an idle connection, does not count',
       labels: ['service', 'cluster', 'end'],
     }),
     callsUncounted: metrics.counter({

@@ -117,6 +117,7 @@ t.test('pages that are none', async (t) => {
     ['a negative count', { ...PAGE, rows: [row({}, -1)] }, /expected way, total, recent and times/],
     ['a way that is none', { ...PAGE, rows: [{ ...PAGE.rest, way: 'up' }] }, /expected way/],
     ['too many times', { ...PAGE, rows: [row({ times: new Array<number>(100).fill(1) }, 1)] }, /expected way/],
+    ['an outcome that is none', { ...PAGE, lines: [{ ...PAGE.lines[0], outcome: 7 }] }, /expected at, outcome/],
     ['control characters', { ...PAGE, lines: [{ ...PAGE.lines[0], protocol: 'a\u001b[2J' }] }, /expected at, outcome/],
   ]
   for (const [what, page, said] of rows)
@@ -128,6 +129,12 @@ t.test('pages that are none', async (t) => {
     JSON.stringify({ ...PAGE, rows: [{ ...row({}, 7), total: early, recent: early }] }),
   )
   t.same(earlier[0]?.total, { ...NO_FLOWS, opened: 7 }, 'an earlier release')
+  const later = { ...PAGE.lines[0], outcome: 'migrated', ms: 'long' }
+  t.same(
+    readFlows(JSON.stringify({ ...PAGE, lines: [later, ...PAGE.lines] })),
+    readFlows(JSON.stringify(PAGE)),
+    'a later one',
+  )
   const named = readFlows(JSON.stringify({ ...PAGE, rows: [row({ service: '\u202eevil' }, 1)] }))
   t.equal(named.rows[0]?.service, undefined)
   fc.assert(

@@ -196,7 +196,7 @@ inPrivateNetns(t, import.meta.url, () => {
       t.ok(whole)
       return found
     }
-    await stage.open('tcp', '245.0.0.7')
+    const close = await stage.open('tcp', '245.0.0.7')
     await stage.disturb()
     await eventually(async () => (await list(`${SILENT}/32`, 'unanswered')).length === 1, { say: 'its SYN is listed' })
     t.match(await list('245.0.0.0/16', 'answered'), [
@@ -216,6 +216,8 @@ inPrivateNetns(t, import.meta.url, () => {
     t.equal(await stage.table.forget(silent), 1)
     t.equal(await stage.table.forget(silent), 0)
     t.equal((await list('245.0.0.0/16', 'answered')).length, 1, 'the other one goes on')
+    close()
+    await eventually(async () => (await stage.table.states(asked))[0] === 'closing', { say: 'it is closed' })
   })
 
   t.test('a listing has a deadline', async (t) => {

@@ -42,7 +42,9 @@ export function readFlows(text: string): NodeFlows {
     ...{ since: begun, recentSeconds, sampled, rest: others },
     rows: rows.map((row: unknown) => rowOf(row) ?? refuse('way, total, recent and times in each row')),
     lines: [
-      ...lines.map((line: unknown) => lineOf(line) ?? refuse('at, outcome, from, to and protocol in each line')),
+      ...lines
+        .filter((line: unknown) => !isOfLaterRelease(line))
+        .map((line: unknown) => lineOf(line) ?? refuse('at, outcome, from, to and protocol in each line')),
       ...readDenied(JSON.stringify(denied ?? [])).map((row): FlowLine => ({ ...row, outcome: 'denied' })),
     ],
     ...(why === undefined ? {} : { problem: why }),
@@ -54,6 +56,12 @@ function rowOf(value: unknown): FlowRow | undefined {
   const [all, late] = [readFlowCounts(total), readFlowCounts(recent)]
   if ((way !== 'in' && way !== 'out') || all === undefined || late === undefined || !isTimes(times)) return undefined
   return { way, ...names({ namespace, service, cluster }), total: all, recent: late, times }
+}
+
+/** Route agents of later releases may have more outcomes. */
+function isOfLaterRelease(line: unknown): boolean {
+  const outcome = shortText(fieldsOf(line)['outcome'])
+  return outcome !== undefined && FLOW_OUTCOMES.every((one) => one !== outcome)
 }
 
 function lineOf(value: unknown): FlowLine | undefined {

@@ -3,6 +3,7 @@ import t from 'tap'
 import {
   decodeCall,
   decodeConnection,
+  decodeState,
   encodeCallsRequest,
   encodeListRequest,
   rangeOf,
@@ -128,6 +129,28 @@ t.test('which entries are calls with an answer, and without', (t) => {
     Buffer.concat(encodeCallsRequest({ family: 4 }, state)).toString('hex')
   t.match(asks('unanswered'), /080003000000000008001a0000000002$/)
   t.match(asks('answered'), /080003000000000208001a0000000002$/)
+  t.end()
+})
+
+t.test('the state of a single entry', (t) => {
+  const rows: [name: string, entry: Entry, state: ReturnType<typeof decodeState>][] = [
+    ['SYN_SENT', { status: 0, state: 1 }, 'unanswered'],
+    ['SYN_RECV', { status: SEEN_REPLY, state: 2 }, 'answered'],
+    ['ESTABLISHED', { status: SEEN_REPLY }, 'answered'],
+    ['FIN_WAIT', { status: SEEN_REPLY, state: 4 }, 'closing'],
+    ['CLOSE_WAIT', { status: SEEN_REPLY, state: 5 }, 'closing'],
+    ['LAST_ACK', { status: SEEN_REPLY, state: 6 }, 'closing'],
+    ['TIME_WAIT', { status: SEEN_REPLY, state: 7 }, 'closing'],
+    ['CLOSE', { status: SEEN_REPLY, state: 8 }, 'closing'],
+    ['SYN_SENT2', { status: 0, state: 9 }, 'unanswered'],
+    ['UDP', { protocol: UDP, status: SEEN_REPLY, without: 4 }, 'answered'],
+    ['UDP without an answer', { protocol: UDP, status: 0, without: 4 }, 'unanswered'],
+    ['without a status', { state: 7, without: 3 }, undefined],
+  ]
+  for (const [name, one, state] of rows) t.equal(decodeState(entry(one)), state, name)
+  const whole = entry({ status: SEEN_REPLY })
+  for (let length = 0; length < whole.length; length += 1)
+    t.not(decodeState(whole.subarray(0, length)), 'closing', `${length} bytes`)
   t.end()
 })
 

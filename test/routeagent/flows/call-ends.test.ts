@@ -1,11 +1,12 @@
 /** How sampled calls end. What the kernel logs and forgets: test/netns/flows.test.ts. */
 import t from 'tap'
+import type { EntryState } from '../../../kernel/conntrack/connection-table.ts'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import type { LoggedPacket } from '../../../kernel/nflog/packet-log.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CallEnds, MOST_LOOKUPS } from '../../../routeagent/flows/call-ends.ts'
 import { type CallBegun, keyOf } from '../../../routeagent/flows/call-samples.ts'
-import { FOLLOW_HOURS, MAX_FOLLOWED } from '../../../routeagent/flows/plan-flows-table.ts'
+import { FOLLOW_HOURS, HEARD_SECONDS, MAX_FOLLOWED } from '../../../routeagent/flows/plan-flows-table.ts'
 
 const [CLIENT, SERVER] = ['10.42.1.5', '244.1.0.5']
 
@@ -19,6 +20,7 @@ const back = (prefix: string, sourcePort: number, protocol = 'tcp'): LoggedPacke
 const begun = (outcome: CallBegun['outcome'], sourcePort: number, protocol = 'tcp'): CallBegun => ({
   ...{ key: keyOf(packet('', sourcePort, protocol)) ?? '', outcome, protocol, port: 8080, sourcePort, atMs: 0 },
   call: { client: CLIENT, called: SERVER, server: SERVER },
+  names: { parties: { way: 'out' } },
 })
 
 function setUp() {
@@ -31,7 +33,7 @@ function setUp() {
     await ends.look(table, new AbortController().signal)
     return ended.splice(0)
   }
-  const open = (port: number, state: 'answered' | 'unanswered') =>
+  const open = (port: number, state: EntryState) =>
     table.openCall(`${CLIENT}:${port}`, '245.0.0.7:80', `${SERVER}:8080`, state)
   return { clock, table, ends, ended, look, open }
 }
@@ -74,6 +76,35 @@ t.test('each way to end', async (t) => {
   ends.begun(begun('unanswered', 15, 'udp'))
   table.openFlow(`${CLIENT}:15`, `${SERVER}:8080`)
   t.same(await look(), [], 'the log of its answer was lost')
+  t.equal(ends.size, 0)
+})
+
+t.test('a log of the end that is lost is no time-out', async (t) => {
+  const { ends, look, open, ended } = setUp()
+  const [lost, late] = [1, 2]
+  for (const port of [lost, late]) ends.begun(begun('followed', port))
+  const opened = [open(lost, 'answered'), open(late, 'answered')]
+  t.same(await look(), [])
+  for (const forget of opened) forget()
+  const closing = [open(lost, 'closing'), open(late, 'closing')]
+  t.same(await look(), [])
+  ends.take(packet('closed', late))
+  t.same(ended.splice(0), ['2 other'])
+  for (const forget of closing) forget()
+  t.same(await look(), [], 'how it ended is not known')
+  t.equal(ends.size, 0)
+})
+
+t.test('a call without an answer, and without an entry', async (t) => {
+  const { ends, look, clock } = setUp()
+  const [silent, late] = [1, 2]
+  for (const port of [silent, late]) ends.begun(begun('unanswered', port))
+  t.same(await look(), [], 'its entry may have other addresses')
+  ends.take(back('refused', late))
+  t.same(await look(), ['2 other'], 'its answer is logged nonetheless')
+  await clock.advance(HEARD_SECONDS * 1000 - 90_001)
+  t.same(await look(), [])
+  t.same(await look(), ['1 timed-out without an answer'], 'no answer would be logged any more')
   t.equal(ends.size, 0)
 })
 

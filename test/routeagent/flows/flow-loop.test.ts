@@ -2,10 +2,11 @@
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'
+import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakePacketLog } from '../../../kernel/fake/fake-packet-log.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
-import { NFT_TABLE_FLOWS as TABLE } from '../../../model/kernel-ids.ts'
+import { NFLOG_GROUP_FLOWS, NFT_TABLE_FLOWS as TABLE } from '../../../model/kernel-ids.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { FlowLoop, READ_EACH_MS } from '../../../routeagent/flows/flow-loop.ts'
 import { RESYNC_MS } from '../../../routeagent/world/config.ts'
@@ -15,7 +16,7 @@ import { routeAgentCaches } from '../../../routeagent/world/read-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../../support/eventually.ts'
-import { WORKER_FACTS, cluster, membership, node } from '../support/site.ts'
+import { WORKER_FACTS, cluster, membership, node, serviceImport, slice } from '../support/site.ts'
 
 /** Readings may take long. */
 class LateClock extends FakeClock {
@@ -28,11 +29,12 @@ class LateClock extends FakeClock {
 interface StartInit {
   readonly nft?: FakeNft
   readonly packetLog?: FakePacketLog
+  readonly lookup?: FakeConnections
   /** Without other clusters nothing is counted. */
   readonly others?: boolean
 }
 
-function start(t: Test, { nft = new FakeNft(), packetLog, others = true }: StartInit = {}) {
+function start(t: Test, { nft = new FakeNft(), packetLog, lookup, others = true }: StartInit = {}) {
   const [clock, logger, api] = [new LateClock(), new CapturingLogger(), new MemoryApi()]
   const nft6 = new FakeNft({ family: 'ip6' })
   for (const object of [
@@ -47,6 +49,7 @@ function start(t: Test, { nft = new FakeNft(), packetLog, others = true }: Start
     {
       ...{ caches: routeAgentCaches(api), nfts: [nft, nft6], facts, clock, logger, cpus: 2 },
       ...(packetLog === undefined ? {} : { packetLog }),
+      ...(lookup === undefined ? {} : { lookup }),
       metrics: routeAgentMetrics(createMetrics('routeagent')),
     },
     { node: 'worker' },
@@ -73,7 +76,7 @@ function start(t: Test, { nft = new FakeNft(), packetLog, others = true }: Start
       },
       { say, intervalMs: 1 },
     )
-  return { nft, clock, logger, loop, pass, until }
+  return { nft, clock, logger, api, loop, pass, until }
 }
 
 const hasTable = (nft: FakeNft): boolean => nft.table(TABLE) !== undefined
@@ -176,4 +179,31 @@ t.test('readings that take long are rare', async (t) => {
   t.equal(readings, 2, 'not at once')
   await until(() => readings === 3, 'sooner while somebody looks')
   t.ok(clock.monotonic() < 600_000)
+})
+
+t.test('a time-out counts for the service that was called, though its endpoint is gone by then', async (t) => {
+  const [packetLog, lookup] = [new FakePacketLog(), new FakeConnections()]
+  const { api, loop, until } = start(t, { packetLog, lookup })
+  api.put(serviceImport('far', '245.0.0.7'))
+  api.put(slice('far', 'paris', ['244.1.0.5']))
+  await until(() => loop.page().problem === undefined, 'sampled')
+  const [client, server] = ['10.42.1.5', '244.1.0.5']
+  const forget = lookup.openCall(`${client}:7000`, '245.0.0.7:80', `${server}:8080`, 'answered')
+  const syn = { source: client, destination: server, protocol: 'tcp', sourcePort: 7000, port: 8080 }
+  packetLog.log(NFLOG_GROUP_FLOWS, { ...syn, prefix: 'opened' })
+  const answer = { ...syn, source: server, destination: client, sourcePort: 8080, port: 7000 }
+  packetLog.log(NFLOG_GROUP_FLOWS, { ...answer, prefix: 'followed' })
+  let looked = 0
+  const states = lookup.states.bind(lookup)
+  lookup.states = (...all) => {
+    looked += 1
+    return states(...all)
+  }
+  await until(() => looked > 0, 'its entry is looked up')
+  api.put(slice('far', 'paris', []))
+  forget()
+  const row = () => loop.page().rows.find(({ total }) => total.ended > 0)
+  await until(() => row() !== undefined, 'it has ended')
+  t.match(row(), { way: 'out', service: 'shop/far', cluster: 'paris', total: { ended: 1, timedOut: 1 } })
+  t.match(loop.page().lines.at(-1), { outcome: 'timed-out', to: { service: 'shop/far', cluster: 'paris' } })
 })

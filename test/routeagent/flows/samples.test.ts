@@ -29,19 +29,20 @@ const SLICES = cacheOf<EndpointSlice>([
   ownSlice('plain', ['10.42.1.5', '10.42.1.8']),
 ])
 
-function parties(slices = SLICES): CallParties {
-  const pods = [
-    podObject('shop/web', '10.42.1.5'),
-    podObject('bank/gone', '10.42.1.6', { phase: 'Succeeded' }),
-    podObject('bank/far', '10.42.9.9', { spec: { nodeName: 'other' } }),
-    podObject('kube/host', '10.42.1.7', { spec: { nodeName: 'worker', hostNetwork: true } }),
-  ]
+const PODS = cacheOf<Pod>([
+  podObject('shop/web', '10.42.1.5'),
+  podObject('bank/gone', '10.42.1.6', { phase: 'Succeeded' }),
+  podObject('bank/far', '10.42.9.9', { spec: { nodeName: 'other' } }),
+  podObject('kube/host', '10.42.1.7', { spec: { nodeName: 'worker', hostNetwork: true } }),
+])
+
+function parties(slices = SLICES, pods = PODS): CallParties {
   const made = new CallParties(
     {
       imports: cacheOf<ServiceImport>([serviceImport('far', '245.0.0.7'), serviceImport('empty', '245.0.0.8')]),
       slices,
       callers: {
-        pods: new LazyInformer(() => cacheOf<Pod>(pods)),
+        pods: new LazyInformer(() => pods),
         namespaces: new LazyInformer(() => cacheOf<Namespace>([])),
       },
     },
@@ -116,11 +117,11 @@ const back = (packet: LoggedPacket, change: Partial<LoggedPacket> = {}): LoggedP
   ...change,
 })
 
-function samples() {
+function samples(of = parties()) {
   const clock = new FakeClock()
   const times: [service: string | undefined, ms: number][] = []
   const begun: CallBegun[] = []
-  const made = new CallSamples(clock, parties(), {
+  const made = new CallSamples(clock, of, {
     onTime: ({ service }, ms) => times.push([service, ms]),
     onBegun: (call) => begun.push(call),
   })
@@ -184,6 +185,35 @@ t.test('outcomes', async (t) => {
   const [followed] = begun.slice(-1)
   if (followed !== undefined) made.timedOut(followed)
   t.match(made.lines.at(-1), { outcome: 'timed-out', reason: 'CallTimedOut', from: { pod: 'web' }, port: 8080 })
+})
+
+t.test('the names of a call are those of its begin', async (t) => {
+  const slices = cacheOf<EndpointSlice>([slice('far', 'paris', ['244.1.0.5'])])
+  const pods = cacheOf<Pod>([podObject('shop/web', '10.42.1.5')])
+  const of = parties(slices, pods)
+  const { made, begun, times } = samples(of)
+  const early = { ...SYN, source: '10.42.1.6' }
+  made.take(SYN)
+  made.take(early)
+  const { metadata } = slice('far', 'paris', [])
+  slices.replace(objectKey(metadata.name, metadata.namespace), undefined)
+  pods.replace(objectKey('web', 'shop'), undefined)
+  pods.replace(objectKey('other', 'bank'), podObject('bank/other', '10.42.1.5'))
+  pods.replace(objectKey('new', 'bank'), podObject('bank/new', '10.42.1.6'))
+  made.take(back(SYN, { prefix: 'followed' }))
+  made.take(back(early, { prefix: 'followed' }))
+  t.same(times, Array(2).fill(['shop/far', 2.5]))
+  for (const call of begun) made.timedOut({ ...call, names: of.namesOf(call.call, call.names) })
+  const to = { address: '244.1.0.5', service: 'shop/far', cluster: 'paris' }
+  const [web, late] = [
+    { from: { address: '10.42.1.5', namespace: 'shop', pod: 'web' }, to },
+    { from: { address: '10.42.1.6', namespace: 'bank', pod: 'new' }, to },
+  ]
+  t.match(made.lines, [web, late, web, late], 'only what was not known then is filled in')
+  t.same(
+    begun.map(({ call, names }) => of.namesOf(call, names).parties),
+    ['shop', 'bank'].map((namespace) => ({ way: 'out', namespace, service: 'shop/far', cluster: 'paris' })),
+  )
 })
 
 t.test('bounds', async (t) => {
