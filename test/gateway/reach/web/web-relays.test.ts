@@ -10,6 +10,8 @@ import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
 import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { FRAMES_VERSION } from '../../../../runtime/datagrams/frames.ts'
+import { serveDatagrams } from '../../../../runtime/datagrams/datagram-server.ts'
 import { pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
 import { authority, clock as realClock, connected, gateway, relay } from '../../../relay/relay-site.ts'
 import { eventually } from '../../../support/eventually.ts'
@@ -91,4 +93,58 @@ t.test('the ways to far ends outlast a restart of the relay, for ends that come 
   t.same(ways(), ['paris', 'roma'])
   again.connection.close()
   await eventually(() => ways().join() === 'roma', { deadlineMs: 20_000, say: 'one that leaves is gone at once' })
+})
+
+t.test('a relay that speaks early, and wants to be called again in weeks', async (t) => {
+  const ca = await authority('demo')
+  const [own, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const key = createKey()
+  const server = await createServerCertificate(ca, { clusterset: 'demo', key, nowMs: realClock.now() })
+  const tls = { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }
+  const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
+  let calls = 0
+  const hostile = await serveDatagrams({
+    ...{ clock: realClock, host: '127.0.0.1', port: 0, maxConnections: 4, tls },
+    onPeer: (peer) => {
+      calls++
+      peer.send({ t: 'challenge', version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key: own.identity, timeMs: 0 })
+      return {
+        onFrame: (frame) => {
+          if (frame?.t === 'proof') {
+            peer.send({ t: 'welcome' })
+            peer.send({ t: 'present', ends: [paris.name] })
+          } else if (frame?.t === 'wants') {
+            peer.send({ t: 'restarting', againMs: 0xffffffff }, () => peer.send({ t: 'welcome' }))
+          }
+        },
+        onEnd: () => undefined,
+      }
+    },
+  })
+  t.teardown(() => hostile.close())
+  const clock = new FakeClock({ now: realClock.now() })
+  const logger = new CapturingLogger()
+  let isDue = false
+  let most = 0
+  const web = new WebRelays({
+    ...{ clock, logger, proxies: () => undefined, onDropped: () => undefined },
+    onChange: () => (most = Math.max(most, web.places().size)),
+    onDue: () => (isDue = true),
+  })
+  t.teardown(() => web.close())
+  web.apply({
+    links: [{ key: 'paris', remoteLane: 0, identity: paris.identity.toString('base64'), state: 'up' }],
+    own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+    notice: encodeRelayNotice({
+      addresses: [`wss://127.0.0.1:${hostile.port}/#${pin}`],
+      ticket: own.ticket.toString('base64'),
+    }),
+    ports: new Map([[0, 4500]]),
+  })
+  await eventually(() => logger.messages('info').length === 2, {
+    ...{ deadlineMs: 20_000, say: 'the gateway ends the connection' },
+  })
+  t.same([calls, most, isDue], [1, 1, false])
+  await clock.advance(12_000)
+  t.equal(isDue, true, 'it is called again soon')
 })
