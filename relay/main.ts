@@ -41,6 +41,8 @@ export interface RelayProgramDeps extends ComponentDeps {
 /** Until a gateway has proven itself, and how many may be at it. */
 const PROOF_MS = 5000
 const MOST_UNPROVEN = 256
+/** Until a gateway that is refused has read why. */
+const REFUSED_MS = 1000
 /** How often the authorities are read again: those of a clusterset may change. */
 const AUTHORITIES_MS = 10_000
 /** When gateways are to come again after a stop. */
@@ -85,10 +87,11 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
   let authorities = await config.authorities()
   const ends = new Ends(clock, { ...DEFAULT_END_LIMITS, ...config.limits })
   const peers = new Set<Peer>()
-  const isFull = (): boolean => [...peers].filter(({ isProven }) => !isProven).length >= MOST_UNPROVEN
   const onPeer = (socket: PeerSocket): PeerEvents => {
+    const unproven = [...peers].filter(({ isUnproven }) => isUnproven)
+    // The oldest goes: a gateway proves itself at once, and strangers who prove nothing must not keep it out.
+    if (unproven.length >= MOST_UNPROVEN) unproven[0]?.refuse('full')
     const peer = new Peer({ ...deps, ends, metrics, authorities: () => authorities }, socket)
-    if (isFull()) peer.refuse('full')
     peers.add(peer)
     return {
       onFrame: (frame) => peer.take(frame),
@@ -151,6 +154,10 @@ class Peer {
   readonly #queue: DatagramQueue
   #state: PeerState
   #cancel: () => void
+  /** The system has not taken the last `present` yet. */
+  #isSaying = false
+  /** What is present now, if that has changed since then: what lies between is of no use. */
+  #unsaid: readonly string[] | undefined
 
   constructor(deps: PeerDeps, socket: PeerSocket) {
     const { clock, metrics } = deps
@@ -176,8 +183,8 @@ class Peer {
     socket.send({ t: 'challenge', ...challenge })
   }
 
-  get isProven(): boolean {
-    return this.#state.t === 'proven'
+  get isUnproven(): boolean {
+    return this.#state.t === 'unproven'
   }
 
   take(frame: Frame | undefined): void {
@@ -204,6 +211,8 @@ class Peer {
     this.#deps.metrics.refused.inc({ why })
     this.#socket.send({ t: 'refused', why, timeMs: this.#deps.clock.now() }, () => this.#socket.end())
     this.ended()
+    // One that does not read stays no longer either.
+    this.#cancel = this.#deps.clock.setTimer(REFUSED_MS, () => this.#socket.end())
   }
 
   /** Asks the gateway to come again. Resolves when that is sent. */
@@ -220,6 +229,21 @@ class Peer {
     if (this.#state.t === 'proven') this.#state.end.leave()
     this.#state = { t: 'ended' }
     this.#deps.metrics.ends.set(this.#deps.ends.count)
+  }
+
+  /** At most one of these messages waits for the system, whatever the far ends do. */
+  #present(ends: readonly string[]): void {
+    if (this.#isSaying) {
+      this.#unsaid = ends
+      return
+    }
+    this.#isSaying = true
+    this.#socket.send({ t: 'present', ends }, () => {
+      this.#isSaying = false
+      const unsaid = this.#unsaid
+      this.#unsaid = undefined
+      if (unsaid !== undefined && this.#state.t === 'proven') this.#present(unsaid)
+    })
   }
 
   #end(): void {
@@ -242,7 +266,7 @@ class Peer {
       { clusterset, cluster, name },
       {
         deliver: (from, bytes) => this.#queue.push(from, bytes),
-        present: (present) => this.#socket.send({ t: 'present', ends: present }),
+        present: (present) => this.#present(present),
         replaced: () => this.#end(),
       },
     )

@@ -25,6 +25,10 @@ export const DEFAULT_END_LIMITS: EndLimits = {
 const BURST_PARTS = 10
 /** How often a member may connect, and how often in a row. */
 const CONNECTS: TokenRate = { perSecond: 2, burst: 32 }
+/** How often a gateway's wants count, and how often in a row. Between, only the newest are kept. */
+const WANTS: TokenRate = { perSecond: 5, burst: 10 }
+/** What a datagram costs besides its octets, so that many small ones are not free. */
+const DATAGRAM_COST_BYTES = 64
 /** Members that are remembered for their rates although they have no gateway here. */
 const MOST_MEMBERS = 4096
 
@@ -50,8 +54,11 @@ interface Connected extends ProvenEnd {
   readonly key: string
   readonly port: EndPort
   wants: ReadonlySet<string>
+  readonly wantsRate: TokenBucket
+  /** Wants that came too soon, until they count. */
+  later: { ends: readonly string[]; readonly cancel: () => void } | undefined
   /** The names of those last said to be present. */
-  said: string
+  readonly present: Set<string>
   /** Rates of pairs, by the name of the far end. */
   readonly rates: Map<string, TokenBucket>
 }
@@ -63,13 +70,13 @@ interface Member {
 }
 
 export class Ends {
-  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #clock: Pick<Clock, 'monotonic' | 'setTimer'>
   readonly #limits: EndLimits
   /** By clusterset and name. */
   readonly #ends = new Map<string, Connected>()
   readonly #members = new Map<string, Member>()
 
-  constructor(clock: Pick<Clock, 'monotonic'>, limits: EndLimits) {
+  constructor(clock: Pick<Clock, 'monotonic' | 'setTimer'>, limits: EndLimits) {
     this.#clock = clock
     this.#limits = limits
   }
@@ -92,7 +99,10 @@ export class Ends {
       if (this.#ends.size >= this.#limits.ends) return 'full'
       if (member.ends.size >= this.#limits.endsOfMember) return 'memberFull'
     }
-    const end: Connected = { ...proven, key, port, wants: new Set(), said: '', rates: new Map() }
+    const end: Connected = {
+      ...{ ...proven, key, port, wants: new Set(), later: undefined, present: new Set(), rates: new Map() },
+      wantsRate: new TokenBucket(this.#clock),
+    }
     this.#ends.set(key, end)
     member.ends.add(key)
     if (before !== undefined) {
@@ -108,27 +118,53 @@ export class Ends {
 
   #want(end: Connected, ends: readonly string[]): void {
     if (this.#ends.get(end.key) !== end) return
+    if (end.later !== undefined) {
+      end.later.ends = ends
+      return
+    }
+    const wants = new Set(ends)
+    if (wants.size === end.wants.size && [...wants].every((name) => end.wants.has(name))) return
+    const waitMs = end.wantsRate.take(1, WANTS)
+    if (waitMs === 0) {
+      this.#setWants(end, wants)
+      return
+    }
+    const cancel = this.#clock.setTimer(waitMs, () => {
+      const { ends: newest = [] } = end.later ?? {}
+      end.later = undefined
+      if (this.#ends.get(end.key) === end) this.#setWants(end, new Set(newest))
+    })
+    end.later = { ends, cancel }
+  }
+
+  #setWants(end: Connected, wants: ReadonlySet<string>): void {
     const before = end.wants
-    end.wants = new Set(ends)
-    for (const name of end.rates.keys()) if (!end.wants.has(name)) end.rates.delete(name)
-    this.#say(end)
-    this.#sayTo(new Set([...before, ...end.wants]), end)
+    const changed = [...before, ...wants].filter((name) => !before.has(name) || !wants.has(name))
+    end.wants = wants
+    for (const name of end.rates.keys()) if (!wants.has(name)) end.rates.delete(name)
+    let isChanged = false
+    for (const name of changed) isChanged = this.#pair(end, name) || isChanged
+    if (isChanged) end.port.present([...end.present])
+    this.#sayTo(changed, end)
   }
 
   #forward(end: Connected, to: string, bytes: Buffer): ForwardOutcome {
+    const { pairBytesPerSecond, memberBytesPerSecond } = this.#limits
+    // First of all: datagrams to ends that are not there cost the relay time too.
+    const member = this.#members.get(keyOf(end.clusterset, end.cluster))
+    const cost = bytes.length + DATAGRAM_COST_BYTES
+    if (member === undefined || !takes(member.bytes, cost, rateOf(memberBytesPerSecond))) return 'memberRate'
     const far = this.#ends.get(keyOf(end.clusterset, to))
     if (far === undefined || this.#ends.get(end.key) !== end || !arePaired(end, far)) return 'notPaired'
     const rate = end.rates.get(to) ?? new TokenBucket(this.#clock)
     end.rates.set(to, rate)
-    const { pairBytesPerSecond, memberBytesPerSecond } = this.#limits
     if (!takes(rate, bytes.length, rateOf(pairBytesPerSecond))) return 'pairRate'
-    const member = this.#members.get(keyOf(end.clusterset, end.cluster))
-    if (member === undefined || !takes(member.bytes, bytes.length, rateOf(memberBytesPerSecond))) return 'memberRate'
     far.port.deliver(end.name, bytes)
     return 'forwarded'
   }
 
   #leave(end: Connected): void {
+    end.later?.cancel()
     // Another connection may have taken its place.
     if (this.#ends.get(end.key) !== end) return
     this.#ends.delete(end.key)
@@ -136,22 +172,22 @@ export class Ends {
     this.#sayTo(end.wants, end)
   }
 
-  #sayTo(names: ReadonlySet<string>, { clusterset }: ProvenEnd): void {
-    for (const name of names) {
-      const far = this.#ends.get(keyOf(clusterset, name))
-      if (far !== undefined) this.#say(far)
+  /** Says to the ends of these names whether this one is there, where that has changed. */
+  #sayTo(names: Iterable<string>, { clusterset, name }: ProvenEnd): void {
+    for (const one of names) {
+      const far = this.#ends.get(keyOf(clusterset, one))
+      if (far !== undefined && this.#pair(far, name)) far.port.present([...far.present])
     }
   }
 
-  #say(end: Connected): void {
-    const present = [...end.wants].filter((name) => {
-      const far = this.#ends.get(keyOf(end.clusterset, name))
-      return far !== undefined && arePaired(end, far)
-    })
-    const text = present.join()
-    if (text === end.said) return
-    end.said = text
-    end.port.present(present)
+  /** Looks whether the far end of this name is present to this one. Returns whether that has changed. */
+  #pair(end: Connected, name: string): boolean {
+    const far = this.#ends.get(keyOf(end.clusterset, name))
+    const isPresent = far !== undefined && arePaired(end, far)
+    if (isPresent === end.present.has(name)) return false
+    if (isPresent) end.present.add(name)
+    else end.present.delete(name)
+    return true
   }
 
   #member({ clusterset, cluster }: ProvenEnd): Member | undefined {

@@ -2,7 +2,7 @@
  * The listening side: accepts WebSockets of gateways over TLS 1.3, or plain ones behind a proxy that ends TLS. It bounds
  * what a stranger can hold: connections, time until it has proven itself, sizes.
  */
-import type { IncomingMessage, Server } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type WebSocket } from 'ws'
@@ -12,7 +12,10 @@ import { type Frame, MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } fr
 
 /** A connection from the relay's side. */
 export interface PeerSocket {
-  /** Sends a frame. `onSent` is called when the system has taken it, or the connection has ended. */
+  /**
+   * Sends a frame. `onSent` is called when the system has taken it, or the connection has ended. A peer that leaves too
+   * much unread is cut off.
+   */
   send(frame: Frame | Buffer, onSent?: () => void): void
   /** Ends it at once. */
   end(): void
@@ -44,11 +47,13 @@ export interface DatagramServer {
 
 /** Until a client has sent its request, TLS included. */
 const REQUEST_MS = 5000
-/** A peer that has sent nothing for so long, not even the answer to a ping, is gone. */
+/** A peer that has answered no ping for so long is gone, or does not read: what else it sends does not count. */
 const SILENT_MS = 30_000
 const PING_MS = 10_000
 /** Requests of a client are one GET without a body. */
 const MAX_HEADER_BYTES = 8192
+/** Octets that wait for a peer to read, at most: far more than a queue of datagrams has in flight. */
+const MAX_UNREAD_BYTES = 2 << 20
 
 /** Resolves when it listens. Throws what listen() throws. */
 export async function serveDatagrams(init: DatagramServerInit): Promise<DatagramServer> {
@@ -58,9 +63,12 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
     noDelay: true,
     headersTimeout: REQUEST_MS,
     requestTimeout: REQUEST_MS,
+    keepAliveTimeout: REQUEST_MS,
   }
-  const plainAnswer = (_request: IncomingMessage, response: { writeHead(status: number): { end(): void } }): void =>
-    response.writeHead(426).end()
+  // A connection that stays for another request holds one of maxConnections.
+  const plainAnswer = (_request: IncomingMessage, response: ServerResponse): void => {
+    response.writeHead(426, { connection: 'close' }).end()
+  }
   const server: Server =
     tls === undefined
       ? createServer({ ...options, connectionsCheckingInterval: 1000 }, plainAnswer)
@@ -77,6 +85,7 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
           plainAnswer,
         )
   server.maxConnections = maxConnections
+  server.maxRequestsPerSocket = 1
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: MAX_FRAME_BYTES,
@@ -88,7 +97,12 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
     // It stays, as a stream may fail at any time.
     stream.on('error', () => stream.destroy())
     if (!(request.headers['sec-websocket-protocol'] ?? '').split(/\s*,\s*/).includes(SUBPROTOCOL)) {
-      stream.end('HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nContent-Length: 0\r\n\r\n')
+      // The stream is half-open: an end alone would leave it to the client when the connection closes.
+      const cancel = clock.setTimer(REQUEST_MS, () => stream.destroy())
+      stream.once('close', cancel)
+      stream.end('HTTP/1.1 426 Upgrade Required\r\nConnection: close\r\nContent-Length: 0\r\n\r\n', () =>
+        stream.destroy(),
+      )
       return
     }
     sockets.handleUpgrade(request, stream, first, (socket) => accept(socket, clock, init.onPeer))
@@ -123,9 +137,6 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
 
 function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onPeer']): void {
   let heardMs = clock.monotonic()
-  const heard = (): void => {
-    heardMs = clock.monotonic()
-  }
   const look = (): void => {
     if (clock.monotonic() - heardMs > SILENT_MS) {
       socket.terminate()
@@ -137,14 +148,22 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
   let cancel = clock.setTimer(PING_MS, look)
   socket.on('error', () => socket.terminate())
   const events = onPeer({
-    send: (frame, onSent) =>
-      socket.send(Buffer.isBuffer(frame) ? frame : encodeFrame(frame), { binary: true, compress: false }, onSent),
+    send: (frame, onSent) => {
+      socket.send(Buffer.isBuffer(frame) ? frame : encodeFrame(frame), { binary: true, compress: false }, onSent)
+      if (socket.bufferedAmount > MAX_UNREAD_BYTES) socket.terminate()
+    },
     end: () => socket.terminate(),
   })
-  socket.on('pong', heard)
+  socket.on('pong', () => {
+    heardMs = clock.monotonic()
+  })
   socket.on('message', (data, isBinary) => {
-    heard()
-    events.onFrame(isBinary ? decodeFrame(data as Buffer) : undefined)
+    // An error thrown in a listener would end the process, and with it the connections of all others.
+    try {
+      events.onFrame(isBinary ? decodeFrame(data as Buffer) : undefined)
+    } catch {
+      socket.terminate()
+    }
   })
   socket.once('close', () => {
     cancel()

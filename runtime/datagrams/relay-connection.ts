@@ -315,11 +315,16 @@ class OpenRelayConnection implements RelayConnection {
     socket.on('pong', () => (heardMs = clock.monotonic()))
     socket.on('message', (data) => {
       heardMs = clock.monotonic()
-      const frame = decodeFrame(data as Buffer)
-      if (frame?.t === 'datagrams') for (const one of frame.datagrams) onDatagram(one)
-      else if (frame?.t === 'present') onPresent(frame.ends)
-      else if (frame?.t === 'restarting') againMs = frame.againMs
-      else end('the relay sent what no relay sends')
+      // An error thrown in a listener would end the process.
+      try {
+        const frame = decodeFrame(data as Buffer)
+        if (frame?.t === 'datagrams') for (const one of frame.datagrams) onDatagram(one)
+        else if (frame?.t === 'present') onPresent(frame.ends)
+        else if (frame?.t === 'restarting') againMs = frame.againMs
+        else end('the relay sent what no relay sends')
+      } catch (error) {
+        end(errorOf(error).message)
+      }
     })
     socket.once('close', () => {
       cancel()

@@ -5,6 +5,9 @@ import t from 'tap'
 import WebSocket from 'ws'
 import { RelayRefusedError, connectRelay } from '../../runtime/datagrams/relay-connection.ts'
 import { MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../runtime/datagrams/frames.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { serveDatagrams } from '../../runtime/datagrams/datagram-server.ts'
+import { DEFAULT_END_LIMITS, Ends } from '../../relay/ends/ends.ts'
 import { eventually } from '../support/eventually.ts'
 import { connectProxy } from '../support/connect-proxy.ts'
 import { parseProxy } from '../../runtime/proxy/proxy.ts'
@@ -172,6 +175,13 @@ t.test('strangers hold little, and disturb nobody', async (t) => {
   t.match(await plain('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'), /^HTTP\/1.1 426/)
   t.match(await plain('CONNECT example.com:443 HTTP/1.1\r\nHost: a\r\n\r\n'), /^$|^HTTP\/1.1 4/, 'no open proxy')
   t.match(await plain(`GET / HTTP/1.1\r\nx: ${'y'.repeat(20_000)}\r\n\r\n`), /^HTTP\/1.1 431/)
+  t.match(await plain('GET / HTTP/1.1\r\nHost: a\r\n\r\n'), /^HTTP\/1.1 426[^]*connection: close/i, 'one request')
+  // One that never closes its side: what it writes after the end is answered by a reset.
+  const halfOpen = connect({ port: at.port, host: '127.0.0.1', allowHalfOpen: true })
+  halfOpen.on('error', () => undefined).resume()
+  halfOpen.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n')
+  await eventually(() => halfOpen.readableEnded, { ...soon, say: 'an upgrade to another protocol is refused' })
+  await eventually(() => !halfOpen.write('x') && halfOpen.destroyed, { ...soon, say: 'and leaves no connection' })
   await eventually(() => a.present().length === 1, { ...soon, say: 'present' })
   a.connection.send(roma.name, say('still here'))
   await eventually(() => b.got.length === 1, { ...soon, say: 'it arrives' })
@@ -191,4 +201,81 @@ t.test('one pair gets its rate and no more', async (t) => {
   })
   t.ok(b.got.length < 50, `${b.got.length} arrived`)
   for (const one of [a, b]) one.connection.close()
+})
+
+t.test('strangers who prove nothing do not keep a gateway out', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const said: string[] = []
+  const strangers = await Promise.all(
+    Array.from({ length: 256 }, (_, i) => {
+      const socket = new WebSocket(at.url, SUBPROTOCOL)
+      socket.on('error', () => undefined)
+      return new Promise<WebSocket>((resolve) => {
+        socket.on('message', (data) => {
+          const frame = decodeFrame(data as Buffer)
+          if (frame?.t === 'refused') said.push(frame.why)
+          if (frame?.t === 'challenge') resolve(socket)
+        })
+        socket.on('close', () => said.push(`${i} ended`))
+      })
+    }),
+  )
+  const by = await connected(paris, at)
+  await eventually(() => said.length === 2, { ...soon, say: 'one of the strangers goes' })
+  t.equal(said[0], 'full')
+  by.connection.close()
+  for (const one of strangers) one.terminate()
+})
+
+t.test('what a member asks for costs little, however often it asks', async (t) => {
+  const time = new FakeClock()
+  const ends = new Ends(time, { ...DEFAULT_END_LIMITS, memberBytesPerSecond: 10_000 })
+  const enter = (name: string) => {
+    const said: string[] = []
+    const port = { deliver: () => undefined, present: (of: readonly string[]) => said.push(of.join()) }
+    const end = ends.enter({ clusterset: 'demo', cluster: name, name }, { ...port, replaced: () => undefined })
+    if (typeof end === 'string') throw new Error(end)
+    return { ...end, said }
+  }
+  const [a, b, c] = [enter('a'), enter('b'), enter('c')]
+  a.want(['b', 'c'])
+  a.want(['c', 'b'])
+  b.want(['a'])
+  c.want(['a'])
+  t.same([a.said, b.said, c.said], [['b', 'b,c'], ['a'], ['a']])
+  for (let i = 0; i < 1000; i++) b.want(i % 2 === 0 ? [] : ['a'])
+  t.equal(b.said.length, 10, 'ten in a row')
+  t.equal(c.said.length, 1, 'the others hear nothing of it')
+  await time.advance(200)
+  t.same(b.said.slice(10), ['a'], 'the newest counts a little later')
+  b.want([])
+  await time.advance(200)
+  t.same([a.said.at(-1), c.said.length], ['c', 1])
+  b.leave()
+  t.equal(ends.count, 2)
+  t.same(
+    Array.from({ length: 20 }, () => c.forward('x', Buffer.alloc(1))).filter((one) => one === 'notPaired').length,
+    15,
+    'small datagrams to ends that are not there use up the rate too',
+  )
+})
+
+t.test('a peer that never reads is cut off', async (t) => {
+  const ended = Promise.withResolvers<undefined>()
+  const server = await serveDatagrams({
+    ...{ clock, host: '127.0.0.1', port: 0, maxConnections: 4 },
+    onPeer: (peer) => ({
+      // Each datagram of the peer makes the relay say something long.
+      onFrame: () => peer.send(Buffer.alloc(MAX_FRAME_BYTES)),
+      onEnd: () => ended.resolve(undefined),
+    }),
+  })
+  t.teardown(() => server.close())
+  const socket = new WebSocket(`ws://127.0.0.1:${server.port}/`, SUBPROTOCOL)
+  socket.on('error', () => undefined)
+  await new Promise((resolve) => socket.once('open', resolve))
+  socket.pause()
+  for (let i = 0; i < 2000; i++) socket.send(encodeFrame({ t: 'welcome' }))
+  await ended.promise
+  socket.terminate()
 })

@@ -12,6 +12,7 @@ import {
   NO_COOKIE,
   type NatMapping,
   type Refusal,
+  type SeenFarEnd,
   decodeAnswer,
   encodeQuestion,
   namedQuestion,
@@ -32,8 +33,8 @@ export interface FarEndSeen {
   readonly at: AddressPort
   /** What the far end knows of the NAT in front of it. */
   readonly mapping: NatMapping
-  /** Since when both ends are bound where they are now, in milliseconds of the monotonic clock. */
-  readonly sharedSinceMs: number
+  /** Since when both ends are bound where they are now, in milliseconds of the monotonic clock. Undefined: for too long. */
+  readonly sharedSinceMs: number | undefined
 }
 
 export type CallerState =
@@ -146,17 +147,24 @@ export class BindCaller {
         if (port !== this.#port) return
         this.#cookie = cookie
         const at = { address: this.#init.relay.address, port }
-        const farSeen = far && { at: far.at, mapping: far.mapping, sharedSinceMs: nowMs - far.sharedMs }
+        const farSeen = far && { at: far.at, mapping: far.mapping, sharedSinceMs: this.#sharedSince(far, nowMs) }
         this.#state = { is: 'bound', port, at, seen, far: farSeen, untilMs: nowMs + lifeMs }
         this.#waitMs = FIRST_WAIT_MS
         this.#atOnce = 0
-        const isSoon = far === undefined || far.sharedMs < JUST_SHARED_MS
+        const isSoon = far === undefined || (far.sharedMs ?? Infinity) < JUST_SHARED_MS
         this.#dueMs = nowMs + (isSoon ? RENEW_SOON_MS : Math.min(RENEW_MS, lifeMs / 3))
         return
       }
       case 'refused':
         this.#refused(answer.why, answer.newest, nowMs)
     }
+  }
+
+  /** A time without a bound says nothing of when both try. What was known of the same place before still holds. */
+  #sharedSince({ at, sharedMs }: SeenFarEnd, nowMs: number): number | undefined {
+    if (sharedMs !== undefined) return nowMs - sharedMs
+    const known = this.#state.is === 'bound' ? this.#state.far : undefined
+    return known !== undefined && sameAddressPort(known.at, at) ? known.sharedSinceMs : undefined
   }
 
   #refused(why: Refusal, newest: number, nowMs: number): void {

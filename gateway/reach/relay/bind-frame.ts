@@ -33,6 +33,8 @@ export const COOKIE_BYTES = 16
 export const NO_COOKIE: Buffer = Buffer.alloc(COOKIE_BYTES)
 export const MAC_BYTES = 16
 const ID_BYTES = 8
+/** Stands for all times that are as long or longer. */
+const LONGEST_SHARED_MS = 0xffffffff
 
 /**
  * What the NAT in front of an end does, as far as it knows (RFC 4787 section 4.1). Endpoint-independent: all
@@ -60,8 +62,11 @@ export interface BindQuestion {
 export interface SeenFarEnd {
   readonly at: AddressPort
   readonly mapping: NatMapping
-  /** For how long both ends have been bound where they are now. So both ends know at which times both of them try. */
-  readonly sharedMs: number
+  /**
+   * For how long both ends have been bound where they are now, so both know at which times both of them try. Undefined:
+   * for longer than the form has room for.
+   */
+  readonly sharedMs: number | undefined
 }
 
 /** Why a relay refuses an end that has answered a challenge. The order is that of the codes on the wire. */
@@ -171,7 +176,7 @@ export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
       bytes.writeUInt32BE(answer.lifeMs, 60)
       if (answer.far === undefined) break
       writePlace(bytes, answer.far.at, 54)
-      bytes.writeUInt32BE(Math.min(answer.far.sharedMs, 0xffffffff), 64)
+      bytes.writeUInt32BE(Math.min(answer.far.sharedMs ?? LONGEST_SHARED_MS, LONGEST_SHARED_MS), 64)
       bytes.writeUInt8(MAPPINGS.indexOf(answer.far.mapping), 68)
       break
     case 'refused':
@@ -232,7 +237,9 @@ export function placeAt(bytes: Buffer, offset: number): AddressPort | undefined 
 
 function farEndAt(bytes: Buffer): SeenFarEnd | undefined {
   const [at, mapping] = [placeAt(bytes, 54), MAPPINGS[bytes.readUInt8(68)]]
-  return at === undefined ? undefined : { at, mapping: mapping ?? 'unknown', sharedMs: bytes.readUInt32BE(64) }
+  if (at === undefined) return undefined
+  const ms = bytes.readUInt32BE(64)
+  return { at, mapping: mapping ?? 'unknown', sharedMs: ms === LONGEST_SHARED_MS ? undefined : ms }
 }
 
 function writeHead(bytes: Buffer, type: keyof typeof TYPES, { from, to, counter }: AnswerOf): void {

@@ -103,7 +103,18 @@ export class ProbeBudget {
 
   /** Takes one probe. Returns false if the address may get none now. */
   take(at: AddressPort, nowMs: number): boolean {
-    const text = formatAddress(at.address)
+    return this.#take(formatAddress(at.address), nowMs)
+  }
+
+  /**
+   * The same for an answer. They count apart, as an end that tries late still depends on the answers of one that has
+   * spent its probes.
+   */
+  takeAnswer(at: AddressPort, nowMs: number): boolean {
+    return this.#take(answersTo(at), nowMs)
+  }
+
+  #take(text: string, nowMs: number): boolean {
     const known = this.#sent.get(text)
     if (known === undefined) {
       if (this.#sent.size >= MOST_ADDRESSES) this.#forget(nowMs)
@@ -123,11 +134,16 @@ export class ProbeBudget {
   /** The address has answered a probe: its far end wants them. */
   answered(at: AddressPort): void {
     this.#sent.delete(formatAddress(at.address))
+    this.#sent.delete(answersTo(at))
   }
 
   #forget(nowMs: number): void {
     for (const [key, { sinceMs }] of this.#sent) if (nowMs - sinceMs >= LONGEST_TRY_PAUSE_MS) this.#sent.delete(key)
   }
+}
+
+function answersTo({ address }: AddressPort): string {
+  return `answers ${formatAddress(address)}`
 }
 
 /** Counters that are this much older than the newest are refused, in milliseconds, as they begin with the time of day. */
@@ -153,7 +169,7 @@ export class ReplayWindow {
 
 /** What relays and the Endpoint say about the far end. */
 export interface PunchFacts {
-  /** Where the far end may be, best first: its candidates and where relays see it. */
+  /** Where the far end may be, best first: where relays see it, and its candidates. */
   readonly places: readonly AddressPort[]
   readonly far: NatMapping
   readonly own: NatMapping
@@ -272,8 +288,7 @@ export class Punch {
       return { packets: [], isChanged: isMine && this.#answered(message, from, nowMs) }
     }
     if (message.from !== far || message.to !== own || !this.#window.accept(message.counter)) return none
-    const answer: PunchMessage = { ...message, type: 'answer', place: from }
-    const packets = [{ bytes: encodeProbe(answer, this.#init.key), to: from }]
+    const packets = this.#mayAnswer(from, nowMs) ? [this.#answer(message, from)] : []
     this.#heard(from, nowMs)
     return { packets: [...packets, ...this.next(nowMs, wallMs)], isChanged: false }
   }
@@ -328,6 +343,16 @@ export class Punch {
     if (place === undefined || place.sent < PAUSES_MS.length - PROBES_LEFT) return
     place.sent = PAUSES_MS.length - PROBES_LEFT
     place.dueMs = nowMs
+  }
+
+  /** Whoever forwards a probe may put any source on it, so a place that has not answered gets few answers. */
+  #mayAnswer(from: AddressPort, nowMs: number): boolean {
+    if (this.place !== undefined && sameAddressPort(this.place, from)) return true
+    return this.#init.mayProbe(from) && this.#init.budget.takeAnswer(from, nowMs)
+  }
+
+  #answer(probe: PunchMessage, from: AddressPort): PunchPacket {
+    return { bytes: encodeProbe({ ...probe, type: 'answer', place: from }, this.#init.key), to: from }
   }
 
   #add(at: AddressPort, nowMs: number): void {

@@ -268,11 +268,12 @@ export class RelayCalls {
     const seen = (this.#byEnds.get(endsName({ from, to })) ?? []).flatMap(({ want, caller: { state } }) => {
       return want.key === key && state.is === 'bound' && state.far !== undefined ? [state.far] : []
     })
-    const places = [...(this.#places.get(key) ?? []), ...seen.map(({ at }) => at)]
+    // A try has room for few places, and through a NAT only that which a relay sees is of use.
+    const places = [...seen.map(({ at }) => at), ...(this.#places.get(key) ?? [])]
     const far = seen.find(({ mapping }) => mapping !== 'unknown')?.mapping ?? 'unknown'
     // Both ends know the same bindings, in whatever order they made them.
-    const sharedSinceMs = seen.length === 0 ? undefined : Math.min(...seen.map((one) => one.sharedSinceMs))
-    return { places, own, far, sharedSinceMs }
+    const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))
+    return { places, own, far, sharedSinceMs: known.length === 0 ? undefined : Math.min(...known) }
   }
 
   #sendPackets(lane: number, packets: readonly PunchPacket[]): void {

@@ -57,6 +57,10 @@ const RETRY = { minMs: 100, maxMs: 3000 }
  * are they, each at its own time.
  */
 const LOST_MS = 3000
+/** A relay that lets this gateway in and ends the connection sooner counts as one that cannot be reached. */
+const STEADY_MS = 10_000
+/** A relay says when it wants to be called again: neither in a loop nor never. */
+const AGAIN = { minMs: 100, maxMs: 10_000 }
 /** A relay that refuses is asked less often. */
 const REFUSED_MS = 10_000
 
@@ -222,8 +226,10 @@ class WebRelay {
           ...{ clock, proxies, onDropped, url: new URL(url), ...(pin === undefined ? {} : { pin }) },
           prove: (challenge) => this.#prove(challenge),
           onDatagram: ({ end, bytes }: Datagram) => this.#byName.get(end)?.port.send(bytes),
+          // It may come together with the welcome, before this function goes on.
           onPresent: (ends) => {
-            if (this.#state === open) this.#onPresent(ends)
+            const state = this.#state
+            if ((state.t === 'connecting' || state.t === 'open') && state.stop === stop) this.#onPresent(ends)
           },
         },
         stop.signal,
@@ -235,13 +241,14 @@ class WebRelay {
       }
       this.#state = open
       this.#connection = connection
-      this.#backoff.reset()
+      const openedMs = clock.monotonic()
       this.#noteWell()
       connection.want([...this.#byName.keys()])
       const { why, againMs } = await connection.ended
       if (this.#state !== open) return
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
-      waitMs = againMs ?? this.#backoff.next()
+      if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
+      waitMs = againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
     } catch (error) {
       if (this.#state !== mine) return
       this.#note(reasonOfFailure(error), error)

@@ -38,7 +38,7 @@ const answer: fc.Arbitrary<BindAnswer> = fc.oneof(
     type: fc.constant('bound' as const),
     port,
     seen: fc.record({ address, port }),
-    far: fc.record({ at: fc.record({ address, port }), mapping, sharedMs: fc.integer({ min: 0, max: 0xffffffff }) }),
+    far: fc.record({ at: fc.record({ address, port }), mapping, sharedMs: fc.integer({ min: 0, max: 0xfffffffe }) }),
     lifeMs: fc.integer({ min: 1, max: 0xffffffff }),
     cookie,
   }),
@@ -55,6 +55,17 @@ const answer: fc.Arbitrary<BindAnswer> = fc.oneof(
     newest: counter,
   }),
 )
+
+t.test('a time that the form has no room for is none', async (t) => {
+  const at = { address: { family: 4, value: 1n }, port: 1 } as const
+  for (const sharedMs of [0xffffffff, 2 ** 40, undefined]) {
+    const one: BindAnswer = {
+      ...{ type: 'bound', from: '11'.repeat(8), to: '22'.repeat(8), counter: 1, port: 1, seen: at, lifeMs: 1 },
+      ...{ cookie: Buffer.alloc(16), far: { at, mapping: 'unknown', sharedMs } },
+    }
+    t.match(decodeAnswer(encodeAnswer(one, KEY), KEY), { far: { at, sharedMs: undefined } })
+  }
+})
 
 t.test('what is encoded is decoded, by the same key alone', async (t) => {
   fc.assert(

@@ -211,6 +211,17 @@ t.test('messages that prove nothing', async (t) => {
   const mirrored = { ...probe, counter: 6000, from: own, to: far }
   t.strictSame(punch.take(encodeProbe(mirrored, KEY), at, now).packets, [], 'one of its own')
   t.strictSame(punch.take(encodeProbe({ ...probe, counter: 6000 }, Buffer.alloc(32)), at, now).packets, [], 'no key')
+  const answers = Array.from({ length: 40 }, (_, i) => {
+    const taken = punch.take(
+      encodeProbe({ ...probe, counter: 7000 + i }, KEY),
+      parseAddressPort(`192.0.2.66:${i + 1}`),
+      now,
+    )
+    return taken.packets.filter(({ bytes }) => decodeProbe(bytes, KEY)?.type === 'answer').length
+  })
+  t.equal(answers.filter((count) => count === 1).length, PROBES_TO_ADDRESS, 'probes with a source that does not answer')
+  const refusing = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => false })
+  t.strictSame(refusing.take(encodeProbe(probe, KEY), at, now).packets, [], 'from a place that may not be probed')
   for (let counter = 90; counter < 120; counter++)
     punch.take(encodeProbe({ ...mirrored, type: 'answer', counter }, KEY), parseAddressPort('192.0.2.7:1'), now)
   t.equal(punch.place, undefined, 'answers from elsewhere')

@@ -2,7 +2,9 @@
 import { createSocket } from 'node:dgram'
 import { createPublicKey } from 'node:crypto'
 import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
 import t from 'tap'
+import { WebSocketServer } from 'ws'
 import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
 import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
 import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
@@ -10,6 +12,8 @@ import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
 import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { FRAMES_VERSION, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../../../runtime/datagrams/frames.ts'
+import { createServerOverTls } from '../../../../runtime/http/http.ts'
 import { pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
 import { authority, clock as realClock, connected, gateway, relay } from '../../../relay/relay-site.ts'
 import { eventually } from '../../../support/eventually.ts'
@@ -91,4 +95,65 @@ t.test('the ways to far ends outlast a restart of the relay, for ends that come 
   t.same(ways(), ['paris', 'roma'])
   again.connection.close()
   await eventually(() => ways().join() === 'roma', { deadlineMs: 20_000, say: 'one that leaves is gone at once' })
+})
+
+t.test('a relay that speaks early, and wants to be called again in weeks', async (t) => {
+  const ca = await authority('demo')
+  const [own, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const key = createKey()
+  const server = await createServerCertificate(ca, { clusterset: 'demo', key, nowMs: realClock.now() })
+  const tls = { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }
+  const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
+  const hostile = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
+  const sockets = new WebSocketServer({ server: hostile, handleProtocols: () => SUBPROTOCOL })
+  let calls = 0
+  sockets.on('connection', (socket, request) => {
+    calls++
+    const challenge = { version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key: own.identity, timeMs: 0 }
+    socket.send(encodeFrame({ t: 'challenge', ...challenge }))
+    socket.on('message', (data) => {
+      const frame = decodeFrame(data as Buffer)
+      if (frame?.t === 'proof') {
+        // Both in one segment.
+        request.socket.cork()
+        socket.send(encodeFrame({ t: 'welcome' }))
+        socket.send(encodeFrame({ t: 'present', ends: [paris.name] }))
+        request.socket.uncork()
+      } else if (frame?.t === 'wants') {
+        socket.send(encodeFrame({ t: 'restarting', againMs: 0xffffffff }), () => socket.close())
+      }
+    })
+  })
+  hostile.listen(0, '127.0.0.1')
+  await once(hostile, 'listening')
+  t.teardown(() => {
+    sockets.close()
+    hostile.close()
+  })
+  const { port } = hostile.address() as AddressInfo
+  const clock = new FakeClock({ now: realClock.now() })
+  const logger = new CapturingLogger()
+  let isDue = false
+  let most = 0
+  const web = new WebRelays({
+    ...{ clock, logger, proxies: () => undefined, onDropped: () => undefined },
+    onChange: () => (most = Math.max(most, web.places().size)),
+    onDue: () => (isDue = true),
+  })
+  t.teardown(() => web.close())
+  web.apply({
+    links: [{ key: 'paris', remoteLane: 0, identity: paris.identity.toString('base64'), state: 'up' }],
+    own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+    notice: encodeRelayNotice({
+      addresses: [`wss://127.0.0.1:${port}/#${pin}`],
+      ticket: own.ticket.toString('base64'),
+    }),
+    ports: new Map([[0, 4500]]),
+  })
+  await eventually(() => logger.messages('info').length === 2, {
+    ...{ deadlineMs: 20_000, say: 'the connection ends' },
+  })
+  t.same([calls, most, isDue], [1, 1, false])
+  await clock.advance(12_000)
+  t.equal(isDue, true, 'it is called again soon')
 })
