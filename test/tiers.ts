@@ -48,7 +48,6 @@ export interface Tier {
 
 /** These are about gateways too, but mostly wait: they begin before the others, and others run beside them. */
 const WAITING = [
-  /\/(monitoring|gateway-nat)\./,
   /\/(gateway-smoke|sites-smoke)\./,
   /\/gateway-(dual-stack|life|link|made-anew|restarts)\./,
 ]
@@ -136,10 +135,10 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss|explain-probe)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|relayed-sites)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|relayed-back)\.test/,
-      /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe|access)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|relayed-sites|flows|web-relayed-sites)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|relayed-back|monitoring)\.test/,
+      /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites)\.test/,
     ],
     changed:
       /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|kubeapi\/remote|compose\/hub|test\/(lanes|failover))\//,
@@ -149,10 +148,10 @@ const LANES_TURNS: readonly Turns[] = [
 const LONG_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(authority-rotation)\.test/,
-      /\/(broker-restore)\.test/,
-      /\/(clustersets|topology)\.test/,
-      /\/(broker-kill|leaderships|replicas)\.test/,
+      /\/(authority-rotation|compiled-copy)\.test/,
+      /\/(broker-restore|site-agents)\.test/,
+      /\/(clustersets|topology|what-is-loaded)\.test/,
+      /\/(backup|broker-kill|leaderships|replicas)\.test/,
     ],
     changed: /^(broker|agent|protocol|runtime|compose|test\/(long|story))\//,
   },
@@ -259,7 +258,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 500,
-    long: [/\/diagnose-/],
+    long: [/\/diagnose-/, /\/(monitoring|gateway-nat|access)\./],
     turns: LANES_TURNS,
     rerun: true,
   },

@@ -24,6 +24,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--state',
   '--listen',
   '--advertise',
+  '--relay',
   '--status-listen',
   '--clusterset',
   '--global-range',

@@ -1,4 +1,4 @@
-/** Messages as the kernel sends them; test/netns/access.test.ts has real ones. */
+/** Messages as the kernel sends them; test/lanes/access.test.ts has real ones. */
 import fc from 'fast-check'
 import t from 'tap'
 import { decodeLogged, encodeFollowRequest, readHeaders } from '../../../kernel/nflog/log-codec.ts'

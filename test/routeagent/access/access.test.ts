@@ -1,6 +1,6 @@
 /**
  * Which packets of other clusters reach the pods of a node, traced through the planned table, and compared with the
- * access rules themselves. What a real kernel makes of the table: test/netns/access.test.ts.
+ * access rules themselves. What a real kernel makes of the table: test/lanes/access.test.ts.
  */
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'

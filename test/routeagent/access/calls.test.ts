@@ -1,6 +1,6 @@
 /**
  * What the pods of a node may call in other clusters, traced through the planned table, and compared with the offers and
- * the egress rules themselves. What a real kernel makes of the table: test/netns/access.test.ts.
+ * the egress rules themselves. What a real kernel makes of the table: test/lanes/access.test.ts.
  */
 import fc from 'fast-check'
 import t from 'tap'

@@ -1,4 +1,4 @@
-/** What is kept and said of a refused packet. What the kernel logs: test/netns/access.test.ts. */
+/** What is kept and said of a refused packet. What the kernel logs: test/lanes/access.test.ts. */
 import t, { type Test } from 'tap'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakePacketLog } from '../../../kernel/fake/fake-packet-log.ts'

@@ -1,4 +1,4 @@
-/** How sampled calls end. What the kernel logs and forgets: test/netns/flows.test.ts. */
+/** How sampled calls end. What the kernel logs and forgets: test/lanes/flows.test.ts. */
 import t from 'tap'
 import type { EntryState } from '../../../kernel/conntrack/connection-table.ts'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'

@@ -1,4 +1,4 @@
-/** When the tables that count are made, read, checked and removed. What they count: test/netns/flows.test.ts. */
+/** When the tables that count are made, read, checked and removed. What they count: test/lanes/flows.test.ts. */
 import { setImmediate } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { KernelError } from '../../../kernel/errors.ts'

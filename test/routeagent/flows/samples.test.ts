@@ -1,4 +1,4 @@
-/** Lines and connect times of sampled calls, and who their ends are. What the kernel logs: test/netns/flows.test.ts. */
+/** Lines and connect times of sampled calls, and who their ends are. What the kernel logs: test/lanes/flows.test.ts. */
 import fc from 'fast-check'
 import t from 'tap'
 import { LiveCache } from '../../../kubeapi/driver/kind-store.ts'

@@ -1,4 +1,4 @@
-/** What is made of the kernel's counts. Real counts: test/netns/flows.test.ts. */
+/** What is made of the kernel's counts. Real counts: test/lanes/flows.test.ts. */
 import fc from 'fast-check'
 import t from 'tap'
 import {

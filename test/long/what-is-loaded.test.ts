@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { copyWithDirectImports } from '../../scripts/direct-imports.ts'
-import { COMPILED } from './run-cli.ts'
+import { COMPILED } from '../cli/run-cli.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 

@@ -13,7 +13,7 @@ import { netnsMissing } from '../support/netns.ts'
 import { Prometheus, type Sample, prometheusMissing } from '../support/prometheus/prometheus.ts'
 import { quickened } from '../support/prometheus/quickened.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { type Machine, type PlainSite, type SitePlan, withPlainSites } from './support/plain-sites.ts'
+import { type Machine, type PlainSite, type SitePlan, withPlainSites } from '../netns/support/plain-sites.ts'
 
 t.setTimeout(170_000)
 
@@ -88,7 +88,7 @@ async function dashboards(t: Test, prometheus: Prometheus, sites: readonly Plain
         })),
       ),
     )
-  // No pod calls here. A query that Prometheus does not understand throws all the same; netns/flows has the metrics.
+  // No pod calls here. A query that Prometheus does not understand throws all the same; lanes/flows has the metrics.
   const calls = ALL_DASHBOARDS.filter(({ uid }) => uid === 'sealane-calls')
   await prometheus.query(queriesOf(calls).map(({ expr }) => expr))
   const queries = queriesOf(ALL_DASHBOARDS.filter((one) => !calls.includes(one)))
