@@ -47,10 +47,7 @@ export interface Tier {
 }
 
 /** These are about gateways too, but mostly wait: they begin before the others, and others run beside them. */
-const WAITING = [
-  /\/(gateway-smoke|sites-smoke)\./,
-  /\/gateway-(dual-stack|life|link|made-anew|restarts)\./,
-]
+const WAITING = [/\/(gateway-smoke|sites-smoke)\./, /\/gateway-(life|link|made-anew|restarts)\./]
 /** Under emulation these take longest, and a whole processor each: a guest has one, and two guests run at once. */
 const GATEWAYS = /\/gateway-/
 /**
@@ -135,7 +132,7 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss|explain-probe|access)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack)\.test/,
       /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|relayed-sites|flows|web-relayed-sites)\.test/,
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|relayed-back|monitoring)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites)\.test/,
@@ -148,9 +145,9 @@ const LANES_TURNS: readonly Turns[] = [
 const LONG_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(authority-rotation|compiled-copy)\.test/,
-      /\/(broker-restore|site-agents)\.test/,
-      /\/(clustersets|topology|what-is-loaded)\.test/,
+      /\/(authority-rotation|compiled-copy|broker-verify)\.test/,
+      /\/(alerts|broker-restore|site-agents)\.test/,
+      /\/(cli-backup|clustersets|topology|what-is-loaded)\.test/,
       /\/(backup|broker-kill|leaderships|replicas)\.test/,
     ],
     changed: /^(broker|agent|protocol|runtime|compose|test\/(long|story))\//,
@@ -210,7 +207,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 240,
-    long: [/alerts/],
+    long: [/status|several-hubs/],
     nearest: 1,
   },
   {

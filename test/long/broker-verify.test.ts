@@ -13,10 +13,10 @@ import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
-import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { LoopbackBroker } from '../loopback-broker.ts'
-import { runCli, spawnCli } from '../run-cli.ts'
-import { SiteFolder } from '../site-folder.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { runCli, spawnCli } from '../cli/run-cli.ts'
+import { SiteFolder } from '../cli/site-folder.ts'
 
 t.setTimeout(120_000)
 

@@ -5,9 +5,9 @@ import t from 'tap'
 import { writeBackupFile } from '../../cli/broker/backup-file.ts'
 import { messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { LoopbackBroker } from './loopback-broker.ts'
-import { runCli, spawnCli } from './run-cli.ts'
-import { SiteFolder } from './site-folder.ts'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { runCli, spawnCli } from '../cli/run-cli.ts'
+import { SiteFolder } from '../cli/site-folder.ts'
 
 t.setTimeout(60_000)
 
