@@ -225,7 +225,7 @@ t.test('the endpoints that are read for the ports of a service are limited', (t)
     }))
     // Each port is served by all slices but its own.
     const made = served(id, [], ...ports.filter((port) => port.name !== name))
-    return { ...made, metadata: { ...made.metadata, name: `web-${name}` }, endpoints } as EndpointSlice
+    return { ...made, metadata: { ...made.metadata, name: `web-${name}` }, endpoints }
   })
   const service = serviceImport('web', '245.0.0.7', { ports })
   const shares = statedShares(service, slices, worldOf({}))
