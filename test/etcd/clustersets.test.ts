@@ -86,7 +86,8 @@ t.test('made at one broker, opened by all; typed twice at each', async (t) => {
   for (const set of OTHERS) {
     for (const [i, broker] of brokers.entries()) {
       const made = await json<object>(t, broker, 'broker', 'clusterset', 'create', set)
-      t.match(made, { name: set, repeated: i > 0, members: 0 }, `${set} at broker ${i}`)
+      // Another replica counts members once it has opened the set.
+      t.match(made, { name: set, repeated: i > 0, ...(i === 0 ? { members: 0 } : {}) }, `${set} at broker ${i}`)
     }
   }
   await Promise.all(brokers.map((broker) => serves(broker)))
