@@ -1,9 +1,9 @@
 /**
  * `npm run walk -- [--json] [--files]`: the product's source files that run for one export on its way to an import of
  * another site, and for a gateway's key on its way to a far kernel. Broker, agents and the far gateway run in this
- * process, from the sources, with fake kernels. V8 counts the functions that run between the write and its effect.
- * Those that run without a write in an equally long time are subtracted, because timers run meanwhile. The fewer files
- * there are, the fewer a reader has to understand.
+ * process, from the sources, with fake kernels. V8 counts the functions that run between the write and its effect. Those
+ * that run without a write in an equally long time are subtracted, because timers run meanwhile, and only those count
+ * that run for each of three writes. The fewer files there are, the fewer a reader has to understand.
  */
 import { Session } from 'node:inspector/promises'
 import { join, relative } from 'node:path'
@@ -32,29 +32,34 @@ const ROOT = join(import.meta.dirname, '..')
 const AIM = 70
 /** Most timers have fired in that time. */
 const QUIET_MS = 12_000
-const KEY = '/////////////////////////////////////////w8='
+const POLLED = { deadlineMs: 20_000, intervalMs: 5 }
+/** The first is there before the walk, so that the others change a key. */
+const KEYS = ['A', 'B', 'C', 'D'].map((letter) => `${letter}${'/'.repeat(40)}w8=`)
+const NAMES = ['web', 'api', 'log']
 
-const SERVICE = `
+const NAMESPACE = `
 apiVersion: v1
 kind: Namespace
 metadata: { name: shop }
+`
+const serviceOf = (name: string): string => `
 ---
 apiVersion: v1
 kind: Service
-metadata: { name: web, namespace: shop }
+metadata: { name: ${name}, namespace: shop }
 spec: { ports: [{ name: http, port: 80, targetPort: 8080 }] }
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
-metadata: { name: web-1, namespace: shop, labels: { kubernetes.io/service-name: web } }
+metadata: { name: ${name}-1, namespace: shop, labels: { kubernetes.io/service-name: ${name} } }
 addressType: IPv4
 ports: [{ name: http, port: 8080 }]
 endpoints: [{ addresses: [10.42.0.5], conditions: { ready: true } }]
 `
-const EXPORT = `
+const exportOf = (name: string): string => `
 apiVersion: multicluster.x-k8s.io/v1beta1
 kind: ServiceExport
-metadata: { name: web, namespace: shop }
+metadata: { name: ${name}, namespace: shop }
 `
 
 /** From each file to its functions that ran. */
@@ -122,24 +127,34 @@ async function main(): Promise<void> {
     const broker = await LoopbackBroker.start(t)
     const milano = await StorySite.join(t, 'milano', broker)
     const paris = await StorySite.join(t, 'paris', broker)
-    milano.write('shop.yaml', SERVICE)
-    paris.write('shop.yaml', SERVICE.split('---')[0] ?? '')
+    milano.write('shop.yaml', NAMESPACE + NAMES.map(serviceOf).join(''))
+    paris.write('shop.yaml', NAMESPACE)
     await Promise.all([milano.start(), paris.start()])
     const wireguard = farGateway(stage, paris, stopping.signal)
     const coverage = new Coverage()
     await coverage.start()
     await eventually(() => milano.knownOf('paris').includes('Cluster') && paris.knownOf('milano').includes('Cluster'))
-    const exported = await walk(coverage, async () => {
-      milano.write('export.yaml', EXPORT)
-      await eventually(() => paris.imports().length > 1, { deadlineMs: 20_000, say: 'paris imports' })
-    })
-    const keyed = await walk(coverage, async () => {
-      await milano.gateway(KEY)
-      await eventually(() => wireguard.toString().includes(KEY), {
-        deadlineMs: 20_000,
-        say: "paris' kernel has the key",
-      })
-    })
+    // An import and its slice of endpoints are a line each.
+    const imports = (): number => paris.imports().length / 2
+    const before = imports()
+    const exported = await walk(
+      coverage,
+      NAMES.map((name, i) => async (reached) => {
+        milano.write(`${name}.yaml`, exportOf(name))
+        await eventually(() => imports() > before + i && reached(), { ...POLLED, say: 'paris imports' })
+      }),
+    )
+    const [first = '', ...keys] = KEYS
+    await milano.gateway(first)
+    await eventually(() => wireguard.toString().includes(first), { say: "paris' kernel has a first key" })
+    const keyed = await walk(
+      coverage,
+      keys.map((key) => async (reached) => {
+        wireguard.onPeer = (found) => found === key && reached()
+        await milano.gateway(key)
+        await eventually(() => wireguard.toString().includes(key), { ...POLLED, say: "paris' kernel has the key" })
+      }),
+    )
     report({ exported, keyed }, values.files === true)
   } finally {
     stopping.abort()
@@ -147,12 +162,27 @@ async function main(): Promise<void> {
   }
 }
 
+/** Reports each peer that the kernel has been given. */
+class ObservedWireguard extends FakeWireguard {
+  onPeer: (publicKey: string) => unknown = () => undefined
+
+  override async sync(...[name, config, signal]: Parameters<FakeWireguard['sync']>): Promise<void> {
+    await super.sync(name, config, signal)
+    for (const { publicKey } of config.peers) this.onPeer(publicKey)
+  }
+
+  override async replacePeer(...[name, from, peer, signal]: Parameters<FakeWireguard['replacePeer']>): Promise<void> {
+    await super.replacePeer(name, from, peer, signal)
+    this.onPeer(peer.publicKey)
+  }
+}
+
 /** The gateway of paris, on its objects and a fake kernel. */
-function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): FakeWireguard {
+function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): ObservedWireguard {
   const clock = new SystemClock()
   const logger = new CapturingLogger()
   const routes = new FakeRouteTable(STAGE_ROUTES)
-  const wireguard = new FakeWireguard({ routes, driver: 'userspace' })
+  const wireguard = new ObservedWireguard({ routes, driver: 'userspace' })
   const sysctl = new FakeSysctl({ 'net.ipv4.ip_forward': '0', 'net.ipv6.conf.all.forwarding': '0' })
   for (const device of ['sealane0', 'sealane1']) sysctl.provideDevice(device)
   const stateDir = paris.folder.path('gateway')
@@ -183,20 +213,37 @@ function farGateway(stage: Stage, paris: StorySite, signal: AbortSignal): FakeWi
   return wireguard
 }
 
-/** The functions that run only because of the act. */
-async function walk(coverage: Coverage, act: () => Promise<void>): Promise<Walked> {
+/** Writes something, and calls `reached` as soon as its effect is seen. */
+type Act = (reached: () => true) => Promise<void>
+
+/** The functions that run because of each of the acts. */
+async function walk(coverage: Coverage, acts: readonly Act[]): Promise<Walked> {
+  const walks: Walked[] = []
+  for (const act of acts) walks.push(await walkOnce(coverage, act))
+  return walks.reduce((all, one) => combined(all, one, (is) => is))
+}
+
+async function walkOnce(coverage: Coverage, act: Act): Promise<Walked> {
   const clock = new SystemClock()
   const never = new AbortController().signal
   await clock.sleep(QUIET_MS, never)
   await coverage.take()
   await clock.sleep(QUIET_MS, never)
   const idle = await coverage.take()
-  await act()
-  const all = await coverage.take()
-  const rest = [...all].map(
-    ([path, ran]) => [path, new Set([...ran].filter((one) => idle.get(path)?.has(one) !== true))] as const,
+  let all: Promise<Walked> | undefined
+  await act(() => {
+    all ??= coverage.take()
+    return true
+  })
+  return combined((await all) ?? new Map(), idle, (is) => !is)
+}
+
+/** What is left of a walk if each of its functions is kept by whether it is in the other one. */
+function combined(walked: Walked, other: Walked, keep: (isInOther: boolean) => boolean): Walked {
+  const left = [...walked].map(
+    ([path, ran]) => [path, new Set([...ran].filter((one) => keep(other.get(path)?.has(one) === true)))] as const,
   )
-  return new Map(rest.filter(([, ran]) => ran.size > 0))
+  return new Map(left.filter(([, ran]) => ran.size > 0))
 }
 
 function report({ exported, keyed }: { readonly exported: Walked; readonly keyed: Walked }, files: boolean): void {

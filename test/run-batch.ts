@@ -3,7 +3,7 @@
  * file is a test of its own in the printed TAP. run-files.ts starts this program, with a Batch as JSON in
  * SEALANE_TEST_BATCH, and gives it the next file on request, so that no process has files left while others are idle.
  */
-import { registerHooks } from 'node:module'
+import { flushCompileCache, registerHooks } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import tap from 'tap'
@@ -46,6 +46,8 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
     readFilesInto(test)
     await import(pathToFileURL(path).href)
   })
+  // Other processes load the same modules meanwhile, and Node would write the cache only at the end.
+  flushCompileCache()
 }
 process.disconnect?.()
 // This comes last, because tap ends a test with a teardown as soon as it has nothing to do.

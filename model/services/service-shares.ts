@@ -185,6 +185,29 @@ export function statedShares(
   return planned(service, { policy, clusters: exportersOf(service, slices, world), slices }, world)
 }
 
+function plansOf(policy: AnyTrafficPolicy, world: SharesWorld): Map<string, SharesPlan> {
+  const { plans } = knownOf(world)
+  const known = plans.get(policy) ?? new Map<string, SharesPlan>()
+  plans.set(policy, known)
+  return known
+}
+
+/** All of a service that its plan by a policy depends on, if it has no cluster selectors. */
+function planKey(type: string, clusters: readonly ExportingCluster[]): string {
+  let key = type
+  for (const { id, ready, total, terminating = 0, reachable, allowed, drained = '', endsConnections } of clusters)
+    key += ` ${id} ${ready} ${total} ${terminating} ${reachable} ${allowed !== false} ${drained} ${endsConnections}`
+  return key
+}
+
+function planOnce(plans: Map<string, SharesPlan>, key: string, plan: () => SharesPlan): SharesPlan {
+  const known = plans.get(key)
+  if (known !== undefined) return known
+  const made = plan()
+  plans.set(key, made)
+  return made
+}
+
 interface ServiceParts {
   readonly policy: AnyTrafficPolicy | undefined
   readonly clusters: readonly ExportingCluster[]
@@ -196,14 +219,17 @@ function planned(
   { policy, clusters, slices }: ServiceParts,
   world: SharesWorld,
 ): ServiceShares {
-  const plan = (some: readonly ExportingCluster[]): SharesPlan =>
+  const { clusterSelectors = [], type } = spec
+  const fresh = (some: readonly ExportingCluster[]): SharesPlan =>
     planShares({
       importer: selectable(world.self, world),
-      type: spec.type,
-      ...{ clusterSelectors: spec.clusterSelectors ?? [], clusters: some },
+      ...{ type, clusterSelectors, clusters: some },
       resultsBefore: status?.clusterSelectorResults,
       rules: policy?.spec,
     })
+  const isAlike = policy !== undefined && clusterSelectors.length === 0
+  const plan = (some: readonly ExportingCluster[]): SharesPlan =>
+    isAlike ? planOnce(plansOf(policy, world), planKey(type, some), () => fresh(some)) : fresh(some)
   const whole = plan(clusters)
   return { ...whole, policy, ports: planPorts(spec.ports, slices, { clusters, whole, plan }) }
 }
@@ -342,12 +368,12 @@ function exportersOf(
   }))
 }
 
-/** The addresses of endpoints. One may be in several slices. */
+/** The addresses of endpoints. One may be in several slices. Most services have ready ones only. */
 interface EndpointCounts {
   readonly ready: Set<string>
-  readonly notReady: Set<string>
+  notReady?: Set<string>
   /** Terminating, and not ready. */
-  readonly leaving: Set<string>
+  leaving?: Set<string>
 }
 
 interface Counted extends EndpointCounts {
@@ -356,11 +382,16 @@ interface Counted extends EndpointCounts {
 }
 
 function noEndpoints(): EndpointCounts {
-  return { ready: new Set(), notReady: new Set(), leaving: new Set() }
+  return { ready: new Set() }
 }
 
-function count({ ready, notReady, leaving }: EndpointCounts, { addresses, conditions }: SliceEndpoint): void {
-  const into = conditions?.ready !== false ? ready : conditions.terminating === true ? leaving : notReady
+function count(counted: EndpointCounts, { addresses, conditions }: SliceEndpoint): void {
+  const into =
+    conditions?.ready !== false
+      ? counted.ready
+      : conditions.terminating === true
+        ? (counted.leaving ??= new Set())
+        : (counted.notReady ??= new Set())
   for (const address of addresses) into.add(address)
 }
 
@@ -370,9 +401,8 @@ function numbersOf({
   notReady,
   leaving,
 }: EndpointCounts): Pick<ExportingCluster, 'ready' | 'total' | 'terminating'> {
-  const others = [...notReady].filter((address) => !ready.has(address)).length
-  const isKnown = (address: string): boolean => ready.has(address) || notReady.has(address)
-  const terminating = [...leaving].filter((address) => !isKnown(address)).length
+  const others = notReady === undefined ? 0 : notReady.difference(ready).size
+  const terminating = leaving === undefined ? 0 : leaving.difference(ready).difference(notReady ?? ready).size
   return { ready: ready.size, total: ready.size + others, terminating }
 }
 
@@ -380,6 +410,8 @@ function numbersOf({
 interface KnownOfWorld {
   readonly anyDrained: boolean
   readonly selectable: Map<string, SelectableCluster>
+  /** By planKey(). Most services of a cluster are alike in what their plans depend on. */
+  readonly plans: Map<AnyTrafficPolicy, Map<string, SharesPlan>>
 }
 
 const KNOWN = new WeakMap<SharesWorld, KnownOfWorld>()
@@ -388,7 +420,7 @@ function knownOf(world: SharesWorld): KnownOfWorld {
   const known = KNOWN.get(world)
   if (known !== undefined) return known
   const anyDrained = [...world.clusters.values()].some(({ spec }) => spec.drained === true)
-  const fresh: KnownOfWorld = { anyDrained, selectable: new Map() }
+  const fresh: KnownOfWorld = { anyDrained, selectable: new Map(), plans: new Map() }
   KNOWN.set(world, fresh)
   return fresh
 }

@@ -31,6 +31,8 @@ import { exportObject } from '../support/objects/service-objects.ts'
 const WEB = '10.42.1.5'
 const OTHER = '10.42.1.6'
 const NODE = '10.42.1.1'
+/** How long a call waits for an answer that should not come. Answers take milliseconds here. */
+const SILENCE_MS = 1000
 const PARIS = '244.1.0.5'
 const OSLO = '244.3.0.5'
 /** A service of paris for namespace shop, whose backend is at port 8081. */
@@ -106,7 +108,7 @@ async function story(t: Test, spaces: Spaces): Promise<void> {
       `${say}: answered`,
     )
     t.strictSame(
-      await answers(REFUSED),
+      await answers(REFUSED, SILENCE_MS),
       REFUSED.map(() => false),
       `${say}: not answered`,
     )
@@ -149,7 +151,7 @@ async function story(t: Test, spaces: Spaces): Promise<void> {
   second.api.put(membershipObject({ exposure: 'nothing' }))
   await eventually(async () => (await elements()) === '', { say: 'nothing is exposed' })
   t.strictSame(
-    await answers(ANSWERED),
+    await answers(ANSWERED, SILENCE_MS),
     ANSWERED.map(() => false),
     'nothing',
   )
@@ -192,7 +194,7 @@ const FAR: readonly [FarCall, ...FarCall[]] = [
 
 /** Whether the pod, or this node, is answered by paris. */
 async function reaches(from: Netns | undefined, ...[kind, address, port]: FarCall): Promise<boolean> {
-  return (await call(from, kind, { address, port, count: 1 }))[0]?.startsWith(PARIS) === true
+  return (await call(from, kind, { address, port, count: 1, waitMs: SILENCE_MS }))[0]?.startsWith(PARIS) === true
 }
 
 async function checkCalls(t: Test, { web, other }: Spaces, say: string): Promise<void> {
@@ -240,7 +242,7 @@ async function unknownNode(t: Test, { api }: Site, { far, other }: Spaces): Prom
   await far.exec('ip', `route replace ${pod} via 192.168.7.11 dev sealane-vx onlink src ${PARIS}`.split(' '))
   await serving(other.spawn(process.execPath, [TALKER, 'serve', `${pod}:514`]))
   const isAnswered = async (): Promise<boolean> => {
-    return (await call(far, 'udp', { address: pod, port: 514, count: 1 }))[0] === `${pod} ${PARIS}`
+    return (await call(far, 'udp', { address: pod, port: 514, count: 1, waitMs: SILENCE_MS }))[0] === `${pod} ${PARIS}`
   }
   const [lane, otherLane] = [endpoint('milano', 'worker', 1), endpoint('milano', 'gw')]
   api.put(lane)
@@ -307,7 +309,7 @@ async function openConnection(t: Test, site: Site, far: Netns): Promise<void> {
   site.api.drop('ServiceExport', 'web', 'shop')
   await eventually(async () => !(await elements()).includes('. tcp . 80'), { say: 'not exported once more' })
   t.equal(await held.ask(), `${WEB} ${PARIS}`, 'an open connection is kept')
-  const second = (): Promise<string[]> => call(far, 'tcp', { address: WEB, port: 80, count: 1 })
+  const second = (): Promise<string[]> => call(far, 'tcp', { address: WEB, port: 80, count: 1, waitMs: SILENCE_MS })
   t.notOk((await second())[0]?.startsWith(WEB), 'no other begins')
   await keeps(false)
   const ended = held.ask()
@@ -328,21 +330,21 @@ function route(source: string): string[] {
 }
 
 /** Makes the calls, those of one cluster together, and returns whether each was answered. */
-function callerOf(far: Netns): (calls: readonly Call[]) => Promise<boolean[]> {
-  const one = async ([, caller, kind, address, port]: Call): Promise<boolean> => {
+function callerOf(far: Netns): (calls: readonly Call[], waitMs?: number) => Promise<boolean[]> {
+  const one = async ([, caller, kind, address, port]: Call, waitMs: number): Promise<boolean> => {
     if (kind === 'echo') {
       const ping = ['ping', '-c', '1', '-W', '1', '-I', caller, address]
       return (await far.exec('sh', ['-c', `${ping.join(' ')} || true`])).includes(' 1 received')
     }
-    const [answer = ''] = await call(far, kind, { address, port, count: 1 })
+    const [answer = ''] = await call(far, kind, { address, port, count: 1, waitMs })
     return answer === `${address} ${caller}`
   }
-  return async (calls) => {
+  return async (calls, waitMs = 3000) => {
     const found = new Map<Call, boolean>()
     for (const source of [PARIS, OSLO]) {
       await far.exec('ip', route(source))
       const some = calls.filter(([, caller]) => caller === source)
-      for (const [i, ok] of (await Promise.all(some.map(one))).entries()) found.set(some[i] as Call, ok)
+      for (const [i, ok] of (await Promise.all(some.map((made) => one(made, waitMs)))).entries()) found.set(some[i] as Call, ok)
     }
     return calls.map((made) => found.get(made) ?? false)
   }

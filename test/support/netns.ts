@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { atExit } from './at-exit.ts'
 import { ownedNetnsName, removeNetns } from './netns-names.ts'
+import { temporaryFolder } from './temporary-folder.ts'
 
 export interface ExecResult {
   readonly code: number
@@ -71,13 +72,15 @@ export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T>
 
 /**
  * Runs a file whose tests act on their own namespace: `inPrivateNetns(t, import.meta.url, () => { t.test(…) })`.
- * Outside, the file is started again in new network, mount and process namespaces with an empty /run, and its tests
- * count as one subtest; inside, `tests` runs. Nothing that is changed inside stays afterwards.
+ * Outside, the file is started again in new network, mount and process namespaces with an empty /run and a folder of
+ * its own for temporary files, and its tests count as one subtest; inside, `tests` runs. Nothing that is changed inside
+ * stays afterwards, also if its time is up and all its processes are killed.
  */
 export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Promise<void>): void | Promise<void> {
   // A guest (test/guest) is discarded as a whole, and is too slow to start everything twice.
   const guest = process.env['SEALANE_GUEST'] === '1'
-  t.setTimeout(guest ? 400_000 : 90_000)
+  // A tier states how long its files may take, and so does the environment then.
+  if (guest || process.env['TAP_TIMEOUT'] === undefined) t.setTimeout(guest ? 400_000 : 90_000)
   if (guest) execFileSync('ip', ['link', 'set', 'lo', 'up'])
   if (guest || process.env[INSIDE] === '1') return tests()
   const missing = netnsMissing()
@@ -91,7 +94,7 @@ export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Pro
   t.spawn(
     'unshare',
     [...args, process.execPath, ...process.execArgv, fileURLToPath(fileUrl)],
-    { env: { ...process.env, [INSIDE]: '1' } },
+    { env: { ...process.env, [INSIDE]: '1', TMPDIR: temporaryFolder(t) } },
     'in a private network namespace',
   )
 }

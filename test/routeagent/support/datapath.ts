@@ -218,13 +218,17 @@ export async function kernelDump(): Promise<string> {
   return parts.join('\n').replaceAll(/ (state [A-Z]+|valid_lft \S+|preferred_lft \S+)/g, '')
 }
 
+interface CallInit {
+  readonly address: string
+  readonly port: number
+  readonly count: number
+  /** How long to wait for each answer. Default: 3 s. */
+  readonly waitMs?: number
+}
+
 /** The answers to this many calls, as `own address, caller's address`, or the error of each. */
-export async function call(
-  ns: Netns | undefined,
-  kind: string,
-  to: { readonly address: string; readonly port: number; readonly count: number },
-): Promise<string[]> {
-  const args = [TALKER, 'call', kind, to.address, String(to.port), String(to.count)]
+export async function call(ns: Netns | undefined, kind: string, to: CallInit): Promise<string[]> {
+  const args = [TALKER, 'call', kind, to.address, String(to.port), String(to.count), String(to.waitMs ?? 3000)]
   const text = ns === undefined ? await here(process.execPath, ...args) : await ns.exec(process.execPath, args)
   return JSON.parse(text) as string[]
 }

@@ -3,7 +3,9 @@
  *
  *   serve ADDRESS:PORT…           answers each line over TCP and each datagram over UDP with "own address, caller's
  *                                 address"; IPv6 addresses are in brackets
- *   call tcp|udp ADDRESS PORT N   makes N connections or sockets, one after the other; prints a JSON array of answers
+ *   call tcp|udp ADDRESS PORT N [MS]
+ *                                 makes N connections or sockets, one after the other, and waits for each answer for
+ *                                 that long, or 3 s; prints a JSON array of answers
  *   hold ADDRESS PORT             keeps one TCP connection; sends a request for each line on standard input
  *   flood ADDRESS PORT N          sends N datagrams as fast as it can
  *   stream ADDRESS PORT           sends ten datagrams a second from one socket, and prints each answer, or error code
@@ -20,7 +22,8 @@ else if (mode === 'flood') flood(args[0] ?? '', Number(args[1]), Number(args[2])
 else {
   const ask = args[0] === 'udp' ? askUdp : askTcp
   const answers: string[] = []
-  for (let i = 0; i < Number(args[3]); i++) answers.push(await ask(args[1] ?? '', Number(args[2])))
+  const waitMs = Number(args[4] ?? 3000)
+  for (let i = 0; i < Number(args[3]); i++) answers.push(await ask(args[1] ?? '', Number(args[2]), waitMs))
   console.log(JSON.stringify(answers))
 }
 
@@ -36,9 +39,9 @@ function serve(where: string): void {
   udp.bind(Number(port), address)
 }
 
-function askTcp(address: string, port: number): Promise<string> {
+function askTcp(address: string, port: number, waitMs: number): Promise<string> {
   return new Promise((resolve) => {
-    const socket = connect({ host: address, port, timeout: 3000 }, () => socket.write('hello\n'))
+    const socket = connect({ host: address, port, timeout: waitMs }, () => socket.write('hello\n'))
     socket.on('data', (data) => {
       resolve(data.toString().trim())
       socket.destroy()
@@ -51,7 +54,7 @@ function askTcp(address: string, port: number): Promise<string> {
   })
 }
 
-function askUdp(address: string, port: number): Promise<string> {
+function askUdp(address: string, port: number, waitMs: number): Promise<string> {
   return new Promise((resolve) => {
     const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4')
     const finish = (answer: string): void => {
@@ -59,7 +62,7 @@ function askUdp(address: string, port: number): Promise<string> {
       resolve(answer)
       socket.close()
     }
-    const timer = setTimeout(() => finish('timeout'), 3000)
+    const timer = setTimeout(() => finish('timeout'), waitMs)
     socket.on('error', (error: NodeJS.ErrnoException) => finish(error.code ?? 'error'))
     socket.on('message', (message) => finish(message.toString()))
     // The socket is connected, so that an ICMP error reaches the program. 3,000 bytes do not fit into any packet here.
