@@ -1,6 +1,7 @@
 /** The Membership of a cluster: its part in a clusterset, as stored in its own API. Pure. */
 import type { ClusterId, NamespaceLists } from './ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from './objects.ts'
+import type { Topology } from './records.ts'
 
 /**
  * On the Membership of a member: `true` requests that the cluster leaves. Nothing is removed until the broker has
@@ -47,6 +48,20 @@ export const ANNOTATION_KNOWN_MEMBERS = 'sealane.io/known-members'
 
 /** Limit for one annotation; the API server accepts 256 KiB for all annotations of an object. */
 const MAX_KNOWN_MEMBERS = 1000
+
+/**
+ * On this cluster's own Cluster, for its gateways: the topology of the clusterset as JSON. Absent: all clusters link, or
+ * the topology is longer than MAX_TOPOLOGY_TEXT, which the broker has not accepted since topologies know transit.
+ */
+export const ANNOTATION_TOPOLOGY = 'sealane.io/topology'
+
+/** Characters: with ANNOTATION_KNOWN_MEMBERS less than the API server accepts for all annotations of an object. */
+export const MAX_TOPOLOGY_TEXT = 150_000
+
+/** Formats the annotation. */
+export function topologyText(topology: Topology): string {
+  return JSON.stringify(topology)
+}
 
 /** Formats the annotation. `leftOut` is the reason code by id. */
 export function knownMembersText(ids: Iterable<string>, leftOut: ReadonlyMap<string, string>): string {

@@ -201,7 +201,10 @@ export {
   keptMembership,
   namespaceLists,
   knownMembers,
+  ANNOTATION_TOPOLOGY,
+  MAX_TOPOLOGY_TEXT,
   knownMembersText,
+  topologyText,
   notLinkedMembers,
   oneLine,
 } from './membership.ts'

@@ -28,7 +28,11 @@ import {
   type ServiceKey,
   type StoredRecord,
   endpointName,
+  ANNOTATION_TOPOLOGY,
+  MAX_TOPOLOGY_TEXT,
+  type Topology,
   knownMembersText,
+  topologyText,
   objectKeyText,
 } from '../../model/model.ts'
 import { RECORD_FORMS, formProblem } from '../../model/grammar/grammar.ts'
@@ -55,10 +59,9 @@ import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts
 const CANDIDATE = RECORD_FORMS.Endpoint.fields.spec.fields.candidates.item
 const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
 
-/** `knownMembers` is the value of ANNOTATION_KNOWN_MEMBERS for this cluster's own Cluster, and '' for the others. */
-function clusterObject(spec: ClusterSpec, knownMembers = ''): Cluster {
-  const annotations = knownMembers === '' ? {} : { annotations: { [ANNOTATION_KNOWN_MEMBERS]: knownMembers } }
-  const metadata = { name: spec.id, labels: LABELS, ...annotations }
+/** `notes` are the annotations of this cluster's own Cluster. The others have none. */
+function clusterObject(spec: ClusterSpec, notes: Readonly<Record<string, string>> | undefined): Cluster {
+  const metadata = { name: spec.id, labels: LABELS, ...(notes === undefined ? {} : { annotations: notes }) }
   return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata, spec }
 }
 
@@ -131,6 +134,8 @@ export interface ImportWorld extends OwnExports {
   readonly isLinked?: IsLinked
   /** Members with which this cluster does not link, sorted. */
   readonly unlinked?: readonly string[]
+  /** Absent: all clusters link. */
+  readonly topology?: Topology | undefined
 }
 
 export interface ImportPlan {
@@ -181,8 +186,9 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
   const add = (object: KubeObject): void => void changes.objects.set(objectKeyText(object), object)
   for (const [id, spec] of [...clusters].sort(([a], [b]) => (a < b ? -1 : 1))) {
     if (!view.clusters.has(id)) continue
-    const known = id === world.own ? membersText(view, others, world.unlinked) : ''
-    add(memory.clusters.get(`Cluster/${id}`, [spec, known], () => clusterObject(spec, known)))
+    const notes = id === world.own ? ownNotes(world, view, others) : undefined
+    const inputs = [spec, ...Object.values(notes ?? {})]
+    add(memory.clusters.get(`Cluster/${id}`, inputs, () => clusterObject(spec, notes)))
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
     const { name, annotations } = endpoint.metadata
@@ -282,6 +288,19 @@ function planOne(
   }
   if (service.dropped.length > 0) changes.dropping.set(key, [...dropped, ...service.dropped])
   if (service.ownFinding !== undefined) changes.ownFindings.set(key, service.ownFinding)
+}
+
+/** What this cluster's own Cluster states for the other parts. */
+function ownNotes(
+  { unlinked, topology }: ImportWorld,
+  view: ClustersetView,
+  others: readonly Dropped[],
+): Readonly<Record<string, string>> {
+  const [members, text] = [membersText(view, others, unlinked), topology === undefined ? '' : topologyText(topology)]
+  return {
+    ...(members === '' ? {} : { [ANNOTATION_KNOWN_MEMBERS]: members }),
+    ...(text === '' || text.length > MAX_TOPOLOGY_TEXT ? {} : { [ANNOTATION_TOPOLOGY]: text }),
+  }
 }
 
 /** The members that the broker has reported, and those that the topology keeps from this cluster. */

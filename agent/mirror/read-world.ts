@@ -73,6 +73,7 @@ export class WorldReader {
       certain: certain.size === 0 ? certain : new Set([...certain, ...this.#foreign().filter((id) => !linked.is(id))]),
       isLinked: linked.is,
       unlinked: linked.unlinked,
+      topology: linked.topology,
       holds: (namespace) => replica.holds(namespace),
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
@@ -123,7 +124,7 @@ export class WorldReader {
    * the broker's records, else of what is known here: a cluster that the broker has not shown yet is not taken for
    * another one.
    */
-  #linked(): { readonly is: IsLinked; readonly unlinked: readonly string[] } {
+  #linked(): { readonly is: IsLinked; readonly unlinked: readonly string[]; readonly topology?: Topology } {
     const { api, replica } = this.#deps
     let topology: Topology | undefined
     const specs = new Map<string, Pick<ClusterSpec, 'labels'>>()
@@ -138,7 +139,7 @@ export class WorldReader {
     const own = end(this.#own)
     const is = (id: string): boolean => links(known, own, end(id)).linked
     const members = [...replica.complete].filter((id) => id !== '' && !replica.departed.has(id))
-    return { is, unlinked: members.filter((id) => !is(id)).sort() }
+    return { is, unlinked: members.filter((id) => !is(id)).sort(), topology }
   }
 
   /** The clusters that objects of this cluster's API came from. */

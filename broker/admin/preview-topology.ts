@@ -5,8 +5,16 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Topology } from '../../model/model.ts'
-import { type LinkEnd, links, namedClusters } from '../../model/lanes/lanes.ts'
-import type { PlannedLink, PlannedService, TopologyPlan } from '../../protocol/admin/admin.ts'
+import {
+  CAPABILITY_RELAY,
+  type LinkAnswer,
+  type LinkEnd,
+  links,
+  mayRelay,
+  namedClusters,
+  transitClusters,
+} from '../../model/lanes/lanes.ts'
+import type { PlannedLink, PlannedService, TopologyPlan, TransitPlan } from '../../protocol/admin/admin.ts'
 import { statusOf, topologyInForce } from '../records/records.ts'
 import { type LogView, type RecordRow, isLive, parseRecordKey } from '../store/store.ts'
 
@@ -37,19 +45,25 @@ export async function planTopology(
   members.sort((a, b) => (a.id < b.id ? -1 : 1))
   const alone = new Set(members.map(({ id }) => id))
   const partners: Partners = new Map(members.map(({ id }) => [id, { loses: [], gains: [] }]))
-  const [lost, gained]: [PlannedLink[], PlannedLink[]] = [[], []]
+  const [lost, gained, moved]: [PlannedLink[], PlannedLink[], PlannedLink[]] = [[], [], []]
   const count = { after: 0, lost: 0, gained: 0 }
+  const transit = new TransitCount(view, topology, members)
   for (const [i, a] of members.entries()) {
     for (let k = i + 1; k < members.length; k += 1) {
       const b = members[k]
       if (b === undefined) break
-      const { linked } = links(topology, a, b)
+      const [was, answer] = [links(before, a, b), links(topology, a, b)]
+      const { linked } = answer
+      const isMoved = transit.add([a, b], was, answer)
+      if (isMoved && moved.length < MAX_PLANNED) {
+        moved.push({ clusters: [a.id, b.id], change: viaOf(answer) === undefined ? 'direct' : 'transit' })
+      }
       if (linked) {
         count.after += 1
         alone.delete(a.id)
         alone.delete(b.id)
       }
-      if (links(before, a, b).linked === linked) continue
+      if (was.linked === linked) continue
       const change = linked ? 'gained' : 'lost'
       count[change] += 1
       const list = linked ? gained : lost
@@ -69,10 +83,68 @@ export async function planTopology(
     members: members.length,
     links: count,
     // A link that vanishes matters more.
-    changes: [...lost, ...gained].slice(0, MAX_PLANNED),
+    changes: [...lost, ...moved, ...gained].slice(0, MAX_PLANNED),
     ...{ services, servicesChanged },
     alone: [...alone].slice(0, MAX_PLANNED),
     unknown: namedClusters(topology).filter((id) => !partners.has(id)),
+    ...transit.plan(),
+  }
+}
+
+function viaOf(answer: LinkAnswer): readonly string[] | undefined {
+  return answer.linked ? answer.via : undefined
+}
+
+/** Counts the pairs that link through hubs. */
+class TransitCount {
+  readonly #view: LogView
+  readonly #topology: Topology
+  /** The hubs that are members. */
+  readonly #hubs: ReadonlyMap<string, LinkEnd>
+  readonly #unreachable: [string, string][] = []
+  #unreachableCount = 0
+  #links = 0
+  #moved = 0
+
+  constructor(view: LogView, topology: Topology, members: readonly LinkEnd[]) {
+    this.#view = view
+    this.#topology = topology
+    const hubs = new Set(transitClusters(topology))
+    this.#hubs = new Map(members.flatMap((member) => (hubs.has(member.id) ? [[member.id, member] as const] : [])))
+  }
+
+  /** Returns whether a link that stays goes through other hubs then, or through hubs at all. */
+  add([a, b]: readonly [LinkEnd, LinkEnd], was: LinkAnswer, answer: LinkAnswer): boolean {
+    const via = viaOf(answer)
+    if (via !== undefined) {
+      this.#links += 1
+      const isReached = via.some((id) => {
+        const hub = this.#hubs.get(id)
+        return hub !== undefined && mayRelay(this.#topology, hub, [a, b])
+      })
+      if (!isReached) this.#unreachableCount += 1
+      if (!isReached && this.#unreachable.length < MAX_PLANNED) this.#unreachable.push([a.id, b.id])
+    }
+    const isMoved = was.linked && answer.linked && was.via?.join() !== via?.join()
+    if (isMoved) this.#moved += 1
+    return isMoved
+  }
+
+  plan(): { readonly transit?: TransitPlan } {
+    if (this.#links + this.#moved + transitClusters(this.#topology).length === 0) return {}
+    return {
+      transit: {
+        ...{ links: this.#links, moved: this.#moved },
+        withoutRelay: [...this.#hubs.keys()].filter((id) => !this.#relays(id)),
+        ...{ unreachable: this.#unreachable, unreachableCount: this.#unreachableCount },
+      },
+    }
+  }
+
+  #relays(id: string): boolean {
+    return this.#view.list('record', id).some(({ value: { body } }) => {
+      return body.kind === 'Endpoint' && body.spec.capabilities.includes(CAPABILITY_RELAY)
+    })
   }
 }
 

@@ -1,7 +1,7 @@
 /** The commands of operators on the topology of a clusterset: which members link with which. */
 import { createHash } from 'node:crypto'
 import { readTopology } from '../../model/schemas/schemas.ts'
-import type { Topology } from '../../model/model.ts'
+import { MAX_TOPOLOGY_TEXT, type Topology, topologyText } from '../../model/model.ts'
 import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
 import { CodecError, bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
@@ -52,10 +52,11 @@ export class TopologyCommands {
     const wanted = checked(topology)
     const careless = wanted.mode === 'full' ? [] : await this.#careless()
     const { mode, groups = [], hubs = [], pairs = [] } = wanted
-    const { links } = await planTopology(state.log, wanted, { linksOnly: true, signal })
+    const { links, transit } = await planTopology(state.log, wanted, { linksOnly: true, signal })
     const digest = createHash('sha256').update(canonicalJson(wanted)).digest('hex')
     const sizes = { groups: groups.length, hubs: hubs.length, pairs: pairs.length }
-    const details = { mode, ...sizes, linksLost: links.lost, linksGained: links.gained, digest }
+    const changes = { linksLost: links.lost, linksGained: links.gained }
+    const details = { mode, ...sizes, ...changes, ...(transit && { linksMoved: transit.moved }), digest }
     return auditedCommand(
       { log: state.log, clock, who },
       { act: 'topology.set', details },
@@ -93,6 +94,11 @@ function checkSendable(topology: Topology): void {
   const bytes = bodyToBytes({ kind: 'Topology', number: Number.MAX_SAFE_INTEGER, topology })
   if (bytes.length > MAX_BYTES) {
     const text = `topology: ${bytes.length} bytes: expected at most ${MAX_BYTES}`
+    throw new RefusedError('InvalidValue', 'topology', text)
+  }
+  const { length } = topologyText(topology)
+  if (length > MAX_TOPOLOGY_TEXT) {
+    const text = `topology: ${length} characters as JSON: expected at most ${MAX_TOPOLOGY_TEXT}`
     throw new RefusedError('InvalidValue', 'topology', text)
   }
   try {

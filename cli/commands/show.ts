@@ -15,6 +15,7 @@ import {
   printable,
 } from '../../model/model.ts'
 import { RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { transitOf } from '../../model/schemas/schemas.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type Column,
@@ -131,7 +132,8 @@ function sizesText({ mtu, receiveMtu }: ConnectionRow): string {
   return receiveMtu === undefined || receiveMtu === mtu ? there : `${there}/${receiveMtu}`
 }
 
-function rungText({ rung, usingRelay, usingNat }: ConnectionRow): string {
+function rungText({ rung, usingRelay, usingNat, via }: ConnectionRow): string {
+  if (via !== undefined) return `${usingRelay === undefined ? 'no relay' : `relayed by ${usingRelay}`}, by the topology`
   if (usingRelay !== undefined) return rung === RUNG_TCP_443 ? usingRelay : `relayed by ${usingRelay}`
   return rung === 'direct' && usingNat ? 'direct, NAT' : (rung ?? '-')
 }
@@ -176,7 +178,11 @@ const connections: View<ConnectionRow> = {
     for (const kind of ['Cluster', 'Membership'] as const) await api.cache(kind).whenSynced(signal)
     const endpoints = await sorted(api.cache('Endpoint'), signal)
     const cluster = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
-    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now(), { cluster, endpoints })
+    const clusters = api.cache('Cluster').list()
+    const own = clusters.find(({ spec }) => spec.id === cluster)
+    const transit = own === undefined ? undefined : transitOf({ own, clusters })
+    const known = { cluster, endpoints, transit }
+    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now(), known)
   },
   note: (_rows, api) => notLinkedNote(api.cache('Cluster').list()),
 }

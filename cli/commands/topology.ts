@@ -100,6 +100,8 @@ function addSet(topology: Command, context: CommandContext): void {
         await confirm({ what, yes: options.yes, command: `sealane topology set ${file} --yes` }, context)
       }
       const done = await withBroker(place, context, (broker) => broker.setTopology({ topology: wanted, basedOn }))
+      // Hubs may begin to relay, or join, later: what is missing is said and not refused.
+      if (done.changed && missingText(plan) !== '') output.remark(missingText(plan))
       const text = done.changed
         ? `${modeText(plan)}: ${count(links.lost, 'link')} lost, ${links.gained} gained, ${links.after} in all\n`
         : `the topology is that already: nothing was changed\n`
@@ -165,7 +167,7 @@ function tooLarge(named: string): UserError {
 export function planText(plan: TopologyPlan): string {
   const { links, members, changes, services, servicesChanged, alone, unknown } = plan
   const pairs = (members * (members - 1)) / 2
-  const of = (change: 'lost' | 'gained'): string[] =>
+  const of = (change: TopologyPlan['changes'][number]['change']): string[] =>
     changes.filter((one) => one.change === change).map(({ clusters }) => clusters.join(' – '))
   const losing = services.flatMap(({ exporter, namespace, name, loses, losesCount }) =>
     losesCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses, losesCount)}`],
@@ -177,6 +179,7 @@ export function planText(plan: TopologyPlan): string {
     `${modeText(plan)}: ${links.after} of ${count(pairs, 'pair')} of clusters would link\n`,
     section(`links lost: ${links.lost}`, of('lost'), links.lost),
     section(`links gained: ${links.gained}`, of('gained'), links.gained),
+    transitText(plan, [...of('transit'), ...of('direct').map((pair) => `${pair}: without hubs`)]),
     section('services that lose importers', losing, losing.length),
     section('services that gain importers', gaining, gaining.length),
     servicesChanged > services.length ? `and ${servicesChanged - services.length} more services\n` : '',
@@ -184,6 +187,31 @@ export function planText(plan: TopologyPlan): string {
     unknown.length === 0
       ? ''
       : `named, and no member yet: ${some(unknown)}; reserve such an id: sealane token create --cluster-id\n`,
+  ].join('')
+}
+
+/** What goes through hubs, and what is missing for it. */
+function transitText({ transit }: TopologyPlan, moved: readonly string[]): string {
+  if (transit === undefined) return ''
+  const { links } = transit
+  return [
+    links === 0 ? '' : `${count(links, 'link')} through hubs\n`,
+    section(`links that move: ${transit.moved}, each is interrupted for about a second`, moved, transit.moved),
+    missingText({ transit }),
+  ].join('')
+}
+
+function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
+  if (transit === undefined) return ''
+  const { withoutRelay, unreachable, unreachableCount } = transit
+  const mend = 'sealane join --relay, or relay: true in site.yaml'
+  return [
+    withoutRelay.length === 0 ? '' : `hubs of which no gateway relays: ${some(withoutRelay)}; ${mend}\n`,
+    section(
+      `links that stay down, because no hub is a member and links with both: ${unreachableCount}`,
+      unreachable.map((pair) => pair.join(' – ')),
+      unreachableCount,
+    ),
   ].join('')
 }
 

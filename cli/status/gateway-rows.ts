@@ -24,6 +24,7 @@ import {
   leavingReason,
   linkRung,
 } from '../../model/lanes/lanes.ts'
+import type { Transit } from '../../model/schemas/schemas.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
 
 export interface GatewayRow {
@@ -154,6 +155,8 @@ export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
   readonly heardSecondsAgo?: number
   /** Absent while the connection has no address. */
   readonly rung?: LinkRung
+  /** Members whose relays alone may carry the connection, by the topology. Absent: it may have any way. */
+  readonly via?: readonly string[]
 }
 
 /** The ends of connections, by which their rungs are known. */
@@ -161,6 +164,8 @@ export interface KnownEnds {
   /** Id of this cluster. Absent before it is a member. */
   readonly cluster?: string | undefined
   readonly endpoints: readonly Endpoint[]
+  /** Absent: none is transit. */
+  readonly transit?: Pick<Transit, 'via'> | undefined
 }
 
 /**
@@ -180,7 +185,9 @@ export function connectionRows(
     return (gateway.status?.connections ?? []).map((connection): ConnectionRow => {
       const own = endpointName(known.cluster ?? '', gateway.metadata.name, connection.lane)
       const rung = linkRung(connection, byName.get(own), byName.get(connection.endpoint))
-      const row = { node: gateway.metadata.name, ...connection, ...heard, ...(rung === undefined ? {} : { rung }) }
+      const via = known.transit?.via(connection.cluster)
+      const way = { ...(rung === undefined ? {} : { rung }), ...(via === undefined ? {} : { via }) }
+      const row = { node: gateway.metadata.name, ...connection, ...heard, ...way }
       if (!isOld) return row
       const last = ageMs === undefined ? '' : `, last heard ${agoText(Math.floor(ageMs / 1000))}`
       return { ...row, state: 'unknown', message: `was ${connection.state}${last}` }

@@ -214,6 +214,8 @@ export function linkStep(trip: Trip, way: Way, { links, up }: WayLinks): StepDra
       scope,
     )
   }
+  const via = world.transit.via(cluster)
+  const notes = via === undefined ? [] : [`by the topology only relays of ${named(via)} may carry the links`]
   const message =
     links.length === 0 ? `no gateway has a link to ${cluster}` : `none of ${links.length} links to ${cluster} is up`
   const reason =
@@ -222,7 +224,7 @@ export function linkStep(trip: Trip, way: Way, { links, up }: WayLinks): StepDra
       : links.some(({ connection }) => connection.state === 'down')
         ? 'LaneProbeTimeout'
         : 'LaneConnecting'
-  return settled({ ...base, decision: 'fails', reason, message }, here, scope)
+  return settled({ ...base, decision: 'fails', reason, message, notes }, here, scope)
 }
 
 function gatewayNodes({ world }: MemberView): string[] {
@@ -255,7 +257,12 @@ function linkText(here: MemberView, { connection, gateway }: Link): string {
 }
 
 /** Which rung of reach the tunnel uses. */
-function wayText(here: MemberView, { usingNat, usingRelay, usingAddress, endpoint }: ConnectionStatus): string {
+function wayText(
+  here: MemberView,
+  { cluster, usingNat, usingRelay, usingAddress, endpoint }: ConnectionStatus,
+): string {
+  if (here.world.transit.via(cluster) !== undefined)
+    return `${usingRelay === undefined ? 'through no relay' : `relayed by ${usingRelay}`}, by the topology`
   if (usingRelay !== undefined)
     return usingRelay.startsWith(RUNG_TCP_443) ? `over ${usingRelay}` : `relayed by ${usingRelay}`
   if (usingNat) return 'through NAT'

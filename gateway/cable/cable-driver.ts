@@ -57,6 +57,8 @@ export interface CallChoice {
    * there is no address to call; the far end calls this node.
    */
   readonly how: 'keep' | 'try' | 'wait'
+  /** Only with `wait`: the cable forgets the address and session of the far end, which it must not use. */
+  readonly forgets?: true
   /** The address in use or to be tried, if known. */
   readonly at?: AddressPort
   /** Text for logs and status. */

@@ -24,6 +24,7 @@ import {
 } from '../../model/lanes/lanes.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
+import { transitOf } from '../../model/schemas/schemas.ts'
 import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { linkPort, observedValidator, ownAddresses, planCandidates } from '../reach/reach.ts'
 import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
@@ -51,6 +52,8 @@ export interface RemoteLink extends FarEnd {
   readonly answersSizes: boolean
   /** It offers to relay. */
   readonly relays?: true
+  /** Members whose relays alone may carry the link, by the topology. It has no candidates then. Absent: any way. */
+  readonly via?: readonly string[]
 }
 
 const MAX_CANDIDATES = 8
@@ -83,6 +86,7 @@ export function checkEndpoints(
   const ours = ownAddresses(world)
   const ownPlaces = placesOfLane(world, own)
   const counts = observedValidator(world)
+  const transit = transitOf(world)
   const links: RemoteLink[] = []
   const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
@@ -122,9 +126,11 @@ export function checkEndpoints(
     }
     owners.set(stated, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
-    const link = toLink(endpoint, { cluster, rules, own }, (candidate) => {
+    const via = transit.via(cluster.id)
+    const link = toLink(endpoint, { cluster, rules, own, via }, (candidate) => {
       // Networks behind different NATs may use the same addresses. A call to an address of this node would reach no
       // peer.
+      if (via !== undefined) return 'no'
       const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
       if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
@@ -256,11 +262,12 @@ interface LinkParts {
   readonly cluster: RemoteCluster
   readonly rules: CableRules
   readonly own: GatewayLaneConfig
+  readonly via: readonly string[] | undefined
 }
 
 function toLink(
   endpoint: Endpoint,
-  { cluster, rules, own }: LinkParts,
+  { cluster, rules, own, via }: LinkParts,
   mayCall: (candidate: EndpointCandidate) => 'yes' | 'last' | 'no',
 ): RemoteLink {
   const { spec } = endpoint
@@ -278,9 +285,11 @@ function toLink(
     prefixes: cluster.prefixes.map(formatPrefix),
     candidates,
     hidden: isHidden(counting),
-    noneCallable: candidates.length === 0 && spec.candidates.length > 0,
+    noneCallable: via === undefined && candidates.length === 0 && spec.candidates.length > 0,
     answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
-    ...(spec.capabilities.includes(CAPABILITY_RELAY) ? { relays: true } : {}),
+    // A gateway that is reached through a relay is none itself: no packet passes two.
+    ...(spec.capabilities.includes(CAPABILITY_RELAY) && via === undefined ? { relays: true } : {}),
+    ...(via === undefined ? {} : { via }),
   }
 }
 

@@ -1,6 +1,7 @@
 /** Plans the devices of the lane that this node serves, and the links over them, independent of the cable. Pure. */
 import { SIZE_STEP, type SizeBounds } from '../../kernel/probing/probing.ts'
 import {
+  type Address,
   type RemoteCluster,
   UNGRANTED_SPACE,
   containsAddress,
@@ -19,6 +20,7 @@ import {
 import {
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_RELAY,
+  CAPABILITY_RELAY,
   type CalledAt,
   firstPublicPort,
   gatewayLabel,
@@ -27,10 +29,12 @@ import {
   portRange,
   remoteLanes,
 } from '../../model/lanes/lanes.ts'
-import { type CableDevice, type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
+import { problemText } from '../../model/reasons/reasons.ts'
+import { type CableDevice, type CableRules, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import {
   type EndpointChoice,
   chooseEndpoint,
+  chooseTransit,
   isBehindNat,
   isOwnLaneHidden,
   isWebPlace,
@@ -178,21 +182,33 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
   const hidden = isOwnLaneHidden(world, own)
   const port = linkPort({ stated: own.port, of: own.lane, from: remoteLane })
   const ours = ownAddresses(world)
+  const relaysAt = relayAddresses(world)
   const planned = (remote: RemoteLink, health: PeerHealthView | undefined): PlannedLink => {
     const { monotonicMs, rotateMs, callJitter: jitter } = world
     const link = states?.get(linkKey(remote))
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
+    const isTransit = remote.via !== undefined
     // An end that cannot be called must call. Otherwise the order of the ids decides, so that both ends agree.
-    const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
-    const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable: !hidden }
+    const callsFirst = isTransit || hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const callable = !hidden && !isTransit
+    const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable }
     const called = world.roamed?.get(linkKey(remote))
     // The address may have become one of this node's since the peer called from it.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const relayPlaces = world.relayPlaces?.get(linkKey(remote))
     const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
     const [upAt, punched] = [world.upAt?.get(linkKey(remote)), world.punched?.get(linkKey(remote))]
-    const relays = { triesDirect, relays: relayPlaces ?? [], upAt, punched }
-    const choice = chooseEndpoint({ ...turn, ...relays, candidates, noneCallable, roamed, link, health })
+    const relays = { relays: relayPlaces ?? [], upAt }
+    const choice =
+      remote.via === undefined
+        ? chooseEndpoint({
+            ...{ ...turn, ...relays, triesDirect, punched },
+            ...{ candidates, noneCallable, roamed, link, health },
+          })
+        : chooseTransit(
+            { ...turn, ...relays, candidates, link, health },
+            { names: remote.via, addresses: relaysAt(remote.via) },
+          )
     const suspicion = laneSuspicion({ world, own, port, remote, hidden })
     return {
       ...remote,
@@ -222,6 +238,18 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     }),
     successors,
   }
+}
+
+/** Where gateways of clusters are that relay, by the links with them. */
+function relayAddresses({ laneStates, endpoints }: GatewayWorld) {
+  const at = endpoints.flatMap(({ metadata, spec }) => {
+    if (!spec.capabilities.includes(CAPABILITY_RELAY)) return []
+    const links = laneStates.get(spec.lane)?.links ?? new Map<string, LinkState>()
+    const places = [...links].flatMap(([key, link]) => (key.startsWith(`${metadata.name} `) ? (link.at ?? []) : []))
+    return places.map(({ address }) => ({ cluster: spec.cluster, address }))
+  })
+  return (clusters: readonly string[]): Address[] =>
+    at.flatMap(({ cluster, address }) => (clusters.includes(cluster) ? [address] : []))
 }
 
 function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: RemoteLink): number {
@@ -266,6 +294,11 @@ export interface LaneSuspicion {
 /** Undefined if nothing prevents the lane. */
 function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
   const { world, own, port, remote, hidden } = init
+  if (remote.via !== undefined) {
+    if (world.relayPlaces?.has(linkKey(remote)) === true) return undefined
+    const text = `by the topology only relays of ${remote.via.join(', ')} may carry it, and none has both ends`
+    return { text: problemText({ reason: 'TransitRelayMissing', message: text }) }
+  }
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `observed address here ${world.observedAddress ?? 'unknown'}${there === undefined ? '' : `, there ${there}`}`

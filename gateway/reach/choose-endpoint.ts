@@ -1,8 +1,15 @@
 /** Chooses at which underlay address a peer is called, and when it is called again, with a reason. Pure. */
-import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
+import {
+  type Address,
+  type AddressPort,
+  compareAddresses,
+  formatAddress,
+  parseAddress,
+  sameAddressPort,
+} from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
-import { isRelayPlace } from './relay/relay.ts'
+import { isRelayPlace, isRelayPort } from './relay/relay.ts'
 import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
@@ -45,6 +52,8 @@ export interface EndpointChoiceInit {
   readonly punched?: AddressPort | undefined
   /** Where packets of the link went when it was up last. Absent: not known. */
   readonly upAt?: AddressPort | undefined
+  /** Only relays may carry the link, so one is called at once. */
+  readonly isTransit?: true
   /** The present state of the link. Undefined if it is new. */
   readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
@@ -132,6 +141,38 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }
 
+export type TransitChoiceInit = Omit<
+  EndpointChoiceInit,
+  'isTransit' | 'noneCallable' | 'roamed' | 'punched' | 'triesDirect'
+>
+
+/** The members whose relays may carry a link, and the addresses of those of their gateways that relay. */
+export interface TransitRelays {
+  readonly names: readonly string[]
+  readonly addresses: readonly Address[]
+}
+
+/**
+ * The same for a link that by the topology only relays of some members may carry: no other address is called, and one
+ * that the device has is forgotten, wherever it comes from. A relay that carries the link stays after a restart of this
+ * process, before the relay has answered it.
+ */
+export function chooseTransit(init: TransitChoiceInit, { names, addresses }: TransitRelays): EndpointChoice {
+  const { relays = [], link } = init
+  const current = link?.at
+  const isOfRelay = (at: AddressPort): boolean =>
+    relays.some((one) => sameAddressPort(one.at, at)) ||
+    (isRelayPort(at.port) && addresses.some((address) => compareAddresses(address, at.address) === 0))
+  if (current !== undefined && !isOfRelay(current)) {
+    const [relay] = relays
+    if (relay !== undefined) return throughRelay(relay)
+    return { how: 'wait', forgets: true, why: `only relays of ${names.join(', ')} may carry it` }
+  }
+  if (relays.length > 0) return chooseEndpoint({ ...init, candidates: [], isTransit: true })
+  const why = `no relay of ${names.join(', ')} has both ends yet`
+  return current === undefined ? { how: 'wait', why } : keep(current, why)
+}
+
 /** How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. */
 const RELAY_AFTER_MS = 2000
 /** A link that was up without a relay has this long to come up there again: most interruptions are short. */
@@ -188,7 +229,8 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const { relays = [], health, monotonicMs, link } = init
   if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
   const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
-  const afterMs = health.state === 'down' ? (wasDirect(init) ? DIRECT_STAYS_MS : 0) : RELAY_AFTER_MS
+  const isAtOnce = init.isTransit === true || (health.state === 'down' && !wasDirect(init))
+  const afterMs = isAtOnce ? 0 : health.state === 'down' ? DIRECT_STAYS_MS : RELAY_AFTER_MS
   if (elapsedMs < afterMs) return undefined
   const turn = Math.floor((elapsedMs - afterMs) / RELAY_TURN_MS)
   if (turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0) return undefined

@@ -1,7 +1,7 @@
 /** Finds where this node can be called and where far ends are called. */
 export { isWebPlace } from './web/plan-web-use.ts'
 export { CallHistory } from './call-history.ts'
-export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
+export { type EndpointChoice, chooseEndpoint, chooseTransit } from './choose-endpoint.ts'
 export {
   isBehindNat,
   isOwnLaneHidden,

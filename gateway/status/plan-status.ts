@@ -301,6 +301,11 @@ function relayedMessage(
       })
     case 'unanswered':
       return problemText({ reason: 'PunchUnanswered', message: 'probes through the NATs of both ends get no answer' })
+    case 'topology':
+      return problemText({
+        reason: 'RelayedByTopology',
+        message: `the topology lets it use relays of ${planned.via?.join(', ') ?? ''} alone`,
+      })
     case 'searching':
     case undefined:
       return ''

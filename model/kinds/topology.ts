@@ -26,6 +26,7 @@ const PAIR = map(
   {
     between: side('One side: the clusters that meet both clusters and selector.'),
     and: side('The other side. The order of the sides does not matter.'),
+    via: ids('Ids of members that relay between the two. Such a pair has no other way.').optional(),
   },
   'Each cluster of one side links with each cluster of the other.',
 )
@@ -39,6 +40,7 @@ export const TOPOLOGY_FIELDS = map(
     ),
     groups: list(GROUP, 'The groups. Only with mode groups.', MAX_TOPOLOGY_GROUPS).optional(),
     hubs: ids('Ids of the hubs. Only with mode hub-and-spoke.').optional(),
+    via: ids('Ids of hubs that relay between spokes. Only with mode hub-and-spoke.').optional(),
     pairs: list(PAIR, 'The pairs. Only with mode pairs.', MAX_TOPOLOGY_PAIRS).optional(),
   },
   'Which clusters link with which.',

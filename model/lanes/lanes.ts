@@ -85,7 +85,9 @@ export {
   labelOutcome,
   links,
   looksAtLabels,
+  mayRelay,
   namedClusters,
+  transitClusters,
 } from './topology.ts'
 export {
   ANNOTATION_LISTEN_PORT,

@@ -5,7 +5,12 @@
  * - full: all clusters link.
  * - groups: clusters of a common group link. A cluster in no group links with none.
  * - hub-and-spoke: a hub links with all, hubs included. A cluster that is no hub is a spoke, and links with hubs only.
- * - pairs: each cluster of one side links with each of the other. A cluster on no side links with none.
+ *   With `via`, spokes link with each other through the relays of these hubs.
+ * - pairs: each cluster of one side links with each of the other. A cluster on no side links with none. With `via`, they
+ *   link through the relays of these members, unless another pair links them, or one of the two is such a member itself.
+ *
+ * Transit is a link whose packets only the relays of the named members forward. They see nothing of its contents. A
+ * relay reaches both ends by links of its own that are not transit, so no packet passes two relays.
  *
  * Pure.
  */
@@ -23,10 +28,20 @@ export interface LinkEnd {
 
 /** Why two clusters link, or do not. The words after `no-` and `both-` go with NotLinkedByTopology. */
 export type LinkCause =
-  'self' | 'full' | 'common-group' | 'hub' | 'pair' | 'no-group' | 'no-common-group' | 'both-spokes' | 'no-pair'
+  | 'self'
+  | 'full'
+  | 'common-group'
+  | 'hub'
+  | 'pair'
+  | 'transit'
+  | 'no-group'
+  | 'no-common-group'
+  | 'both-spokes'
+  | 'no-pair'
 
 export type LinkAnswer =
-  | { readonly linked: true; readonly by: LinkCause }
+  /** `via`: ids of the members whose relays alone forward the packets of the link, sorted. Absent: it needs none. */
+  | { readonly linked: true; readonly by: LinkCause; readonly via?: readonly string[] }
   | { readonly linked: false; readonly by: LinkCause; readonly reason: 'NotLinkedByTopology' }
 
 /** What counts as long as nobody has set a topology. */
@@ -42,6 +57,20 @@ export function links(topology: Topology, a: LinkEnd, b: LinkEnd): LinkAnswer {
   const known = PREPARED.get(topology) ?? prepare(topology)
   PREPARED.set(topology, known)
   return known(a, b)
+}
+
+/** Whether a relay of the third cluster may forward packets between the two others. */
+export function mayRelay(topology: Topology, relay: LinkEnd, [a, b]: readonly [LinkEnd, LinkEnd]): boolean {
+  if (a.id === b.id || relay.id === a.id || relay.id === b.id) return false
+  const answer = links(topology, a, b)
+  if (!answer.linked || answer.via?.includes(relay.id) === false) return false
+  return reachesItself(topology, relay, a) && reachesItself(topology, relay, b)
+}
+
+/** A relay reaches its ends without another relay. */
+function reachesItself(topology: Topology, relay: LinkEnd, end: LinkEnd): boolean {
+  const answer = links(topology, relay, end)
+  return answer.linked && answer.via === undefined
 }
 
 /** Whether the labels of clusters count, so that a change of labels may change links. */
@@ -61,9 +90,17 @@ export function labelOutcome(topology: Topology, end: LinkEnd): string {
 }
 
 /** The ids that the topology names, each once, sorted. */
-export function namedClusters({ groups = [], hubs = [], pairs = [] }: Topology): readonly string[] {
-  const inPairs = pairs.flatMap(({ between, and }) => [...(between.clusters ?? []), ...(and.clusters ?? [])])
+export function namedClusters(topology: Topology): readonly string[] {
+  const { groups = [], hubs = [], pairs = [] } = topology
+  const inPairs = pairs.flatMap(({ between, and, via = [] }) => {
+    return [...(between.clusters ?? []), ...(and.clusters ?? []), ...via]
+  })
   return [...new Set([...groups.flatMap(({ clusters }) => clusters), ...hubs, ...inPairs])].sort()
+}
+
+/** The ids of members through which the topology lets others link, each once, sorted. */
+export function transitClusters({ via = [], pairs = [] }: Topology): readonly string[] {
+  return [...new Set([...via, ...pairs.flatMap((pair) => pair.via ?? [])])].sort()
 }
 
 type LinkRule = (a: LinkEnd, b: LinkEnd) => LinkAnswer
@@ -96,9 +133,10 @@ function byGroups({ groups = [] }: Topology): LinkRule {
   }
 }
 
-function byHubs({ hubs = [] }: Topology): LinkRule {
+function byHubs({ hubs = [], via }: Topology): LinkRule {
   const known = new Set(hubs)
-  return (a, b) => (known.has(a.id) || known.has(b.id) ? { linked: true, by: 'hub' } : notLinked('both-spokes'))
+  const spokes: LinkAnswer = via === undefined ? notLinked('both-spokes') : { linked: true, by: 'transit', via }
+  return (a, b) => (known.has(a.id) || known.has(b.id) ? { linked: true, by: 'hub' } : spokes)
 }
 
 type PairSide = NonNullable<Topology['pairs']>[number]['and']
@@ -114,12 +152,22 @@ function sidesOf(topology: Topology): readonly (readonly [Side, Side])[] {
   return known
 }
 
+const PAIR: LinkAnswer = { linked: true, by: 'pair' }
+
 function byPairs(topology: Topology): LinkRule {
-  const prepared = sidesOf(topology)
-  return (a, b) =>
-    prepared.some(([one, other]) => (one(a) && other(b)) || (one(b) && other(a)))
-      ? { linked: true, by: 'pair' }
-      : notLinked('no-pair')
+  const sides = sidesOf(topology)
+  const pairs = (topology.pairs ?? []).map(({ via }, i) => ({ via, sides: sides[i] }))
+  return (a, b) => {
+    const through = new Set<string>()
+    for (const { via, sides: pair } of pairs) {
+      if (pair === undefined) continue
+      const [one, other] = pair
+      if (!(one(a) && other(b)) && !(one(b) && other(a))) continue
+      if (via === undefined || via.includes(a.id) || via.includes(b.id)) return PAIR
+      for (const id of via) through.add(id)
+    }
+    return through.size === 0 ? notLinked('no-pair') : { linked: true, by: 'transit', via: [...through].sort() }
+  }
 }
 
 function sideOf({ clusters, selector }: PairSide): Side {

@@ -78,6 +78,16 @@ export const LANE_REASONS = {
     todo: 'Set one of the two NATs to keep ports, or forward the UDP ports of one gateway, to do without the relay.',
     shows: ['status of Gateway'],
   },
+  RelayedByTopology: {
+    means: 'A link is relayed because the topology lets two clusters link through the relays of other members alone.',
+    todo: 'Nothing. To link them directly, change the topology.',
+    shows: ['status of Gateway'],
+  },
+  TransitRelayMissing: {
+    means: 'The topology lets a link use the relays of some members alone, and none of these has both of its ends.',
+    todo: 'See which gateways of these members relay, and whether both clusters link with them: sealane topology plan.',
+    shows: ['status of Gateway'],
+  },
   PunchUnanswered: {
     means: 'A link stays relayed: probes between the places of the two ends outside of their NATs get no answer.',
     todo: 'Nothing: it is tried again. To do without the relay, forward the UDP ports of one gateway.',

@@ -32,7 +32,7 @@ export function readTopology(value: unknown): ReadTopology {
 }
 
 function problemOf(topology: Topology): Extract<ReadTopology, { readonly field: string }> | undefined {
-  const { mode, groups = [], pairs = [] } = topology
+  const { mode, groups = [], hubs = [], via, pairs = [] } = topology
   const own = FIELD_OF[mode]
   for (const field of FIELDS) {
     const isGiven = topology[field] !== undefined
@@ -40,12 +40,20 @@ function problemOf(topology: Topology): Extract<ReadTopology, { readonly field: 
     if (field === own && (topology[field] ?? []).length === 0)
       return wrong([field], `expected at least one with mode ${mode}`)
   }
+  if (via !== undefined) {
+    if (mode !== 'hub-and-spoke') return wrong(['via'], `expected none with mode ${mode}`)
+    // Links through nobody would never come up, whatever their author meant.
+    if (via.length === 0) return wrong(['via'], 'expected at least one hub, or no such field')
+    const other = via.findIndex((id) => !hubs.includes(id))
+    if (other >= 0) return wrong(['via'], `"${via[other] ?? ''}": expected one of hubs`)
+  }
   const names = new Set<string>()
   for (const [i, { name }] of groups.entries()) {
     if (names.has(name)) return wrong(['groups', i, 'name'], `"${name}": another group has this name`)
     names.add(name)
   }
   for (const [i, pair] of pairs.entries()) {
+    if (pair.via?.length === 0) return wrong(['pairs', i, 'via'], 'expected at least one cluster, or no such field')
     for (const side of ['between', 'and'] as const) {
       // A side that was left empty by mistake would link with everything.
       if (pair[side].clusters === undefined && pair[side].selector === undefined)
@@ -62,17 +70,19 @@ function problemOf(topology: Topology): Extract<ReadTopology, { readonly field: 
   return all > MAX_TOPOLOGY_NAMES ? wrong([], `${all} names: expected at most ${MAX_TOPOLOGY_NAMES}`) : undefined
 }
 
-function countOf({ groups = [], hubs = [], pairs = [] }: Topology): number {
+function countOf({ groups = [], hubs = [], via = [], pairs = [] }: Topology): number {
   const sum = (lists: readonly (readonly string[] | undefined)[]): number =>
     lists.reduce((total, list) => total + (list?.length ?? 0), 0)
   return (
     hubs.length +
+    via.length +
     sum(groups.map(({ clusters }) => clusters)) +
-    sum(pairs.flatMap(({ between, and }) => [between.clusters, and.clusters]))
+    sum(pairs.flatMap(({ between, and, via: through }) => [between.clusters, and.clusters, through]))
   )
 }
 
-function sorted({ mode, groups, hubs, pairs }: Topology): Topology {
+/** Pairs without `via` come first: on the wire the others have a field of their own. */
+function sorted({ mode, groups, hubs, via, pairs }: Topology): Topology {
   const ids = (list: readonly string[]): readonly string[] => [...new Set(list)].sort()
   const side = ({ clusters, selector }: NonNullable<Topology['pairs']>[number]['and']) => ({
     ...(clusters === undefined ? {} : { clusters: ids(clusters) }),
@@ -88,9 +98,17 @@ function sorted({ mode, groups, hubs, pairs }: Topology): Topology {
             .sort((a, b) => (a.name < b.name ? -1 : 1)),
         }),
     ...(hubs === undefined ? {} : { hubs: ids(hubs) }),
+    ...(via === undefined ? {} : { via: ids(via) }),
     ...(pairs === undefined
       ? {}
-      : { pairs: pairs.map(({ between, and }) => ({ between: side(between), and: side(and) })) }),
+      : {
+          pairs: pairs
+            .map(({ between, and, via: through }) => ({
+              ...{ between: side(between), and: side(and) },
+              ...(through === undefined ? {} : { via: ids(through) }),
+            }))
+            .sort((a, b) => Number(a.via !== undefined) - Number(b.via !== undefined)),
+        }),
   }
 }
 

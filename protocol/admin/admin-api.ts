@@ -245,7 +245,8 @@ export interface TopologySet {
 export interface PlannedLink {
   /** Sorted. */
   readonly clusters: readonly [string, string]
-  readonly change: 'lost' | 'gained'
+  /** `transit`: it goes through relays of hubs alone then. `direct`: it does no longer. */
+  readonly change: 'lost' | 'gained' | 'transit' | 'direct'
 }
 
 export interface PlannedService {
@@ -276,6 +277,19 @@ export interface TopologyPlan {
   readonly alone: readonly string[]
   /** Ids that the topology names and no member has. They count as soon as such a cluster joins. */
   readonly unknown: readonly string[]
+  /** Absent: from a broker of an earlier release, or no link goes through hubs. */
+  readonly transit?: TransitPlan
+}
+
+export interface TransitPlan {
+  /** Pairs of members whose link goes through relays of hubs alone, and pairs for which that changes. */
+  readonly links: number
+  readonly moved: number
+  /** Members among the hubs of which no gateway offers to relay. */
+  readonly withoutRelay: readonly string[]
+  /** Pairs of which no hub is a member that links with both. The first 1,000. */
+  readonly unreachable: readonly (readonly [string, string])[]
+  readonly unreachableCount: number
 }
 
 // Joins and ranges that wait for approval.

@@ -441,16 +441,24 @@ function wireguardKey(value: string, field: string): string {
 // Which clusters link with which.
 
 const TOPOLOGY_MODES = ['full', 'groups', 'hub-and-spoke', 'pairs'] as const satisfies readonly Topology['mode'][]
-type TopologySide = NonNullable<Topology['pairs']>[number]['and']
+type TopologyPair = NonNullable<Topology['pairs']>[number]
+type TopologySide = TopologyPair['and']
 
 function topologyToWire({ number, topology }: TopologyBody): wire.Topology {
-  const { mode, groups = [], hubs = [], pairs = [] } = topology
+  const { mode, groups = [], hubs = [], via = [], pairs = [] } = topology
+  const pairToWire = ({ between, and }: TopologyPair): wire.TopologyPair => {
+    return { between: sideToWire(between), and: sideToWire(and) }
+  }
   return {
     number,
     mode,
     groups: groups.map(({ name, clusters }) => ({ name, clusters: [...clusters] })),
     hubs: [...hubs],
-    pairs: pairs.map(({ between, and }) => ({ between: sideToWire(between), and: sideToWire(and) })),
+    pairs: pairs.filter((pair) => pair.via === undefined).map(pairToWire),
+    via: [...via],
+    transitPairs: pairs.flatMap((pair) => {
+      return pair.via === undefined ? [] : [{ pair: pairToWire(pair), via: [...pair.via] }]
+    }),
   }
 }
 
@@ -470,15 +478,30 @@ function topologyFromWire(body: wire.Topology, field: string): TopologyBody {
     ),
     ...optional('hubs', mode === 'hub-and-spoke' ? labelsOf(body.hubs, `${field}.hubs`) : undefined),
     ...optional(
-      'pairs',
-      mode === 'pairs' ? list(body.pairs, `${field}.pairs`, MAX_TOPOLOGY_PAIRS, pairFromWire) : undefined,
+      'via',
+      mode === 'hub-and-spoke' && body.via.length > 0 ? labelsOf(body.via, `${field}.via`) : undefined,
     ),
+    ...optional('pairs', mode === 'pairs' ? pairsFromWire(body, field) : undefined),
   }
   return { kind: 'Topology', number, topology }
 }
 
 function groupFromWire({ name, clusters }: wire.TopologyGroup, field: string) {
   return { name: aLabel(name, `${field}.name`), clusters: labelsOf(clusters, `${field}.clusters`) }
+}
+
+function pairsFromWire({ pairs, transitPairs }: wire.Topology, field: string): TopologyPair[] {
+  const most = MAX_TOPOLOGY_PAIRS
+  return [
+    ...list(pairs, `${field}.pairs`, most, pairFromWire),
+    ...list(transitPairs, `${field}.transit_pairs`, most - pairs.length, transitPairFromWire),
+  ]
+}
+
+function transitPairFromWire({ pair, via }: wire.TransitPair, field: string): TopologyPair {
+  // Without a list it would be a pair that links directly.
+  if (via.length === 0) throw new CodecError(`${field}.via`, 'expected at least one cluster')
+  return { ...pairFromWire(present(pair, `${field}.pair`), field), via: labelsOf(via, `${field}.via`) }
 }
 
 function pairFromWire({ between, and }: wire.TopologyPair, field: string) {

@@ -445,6 +445,18 @@ export interface Topology {
   groups: TopologyGroup[];
   hubs: string[];
   pairs: TopologyPair[];
+  /** Hubs that relay between spokes. Sorted, each once. Readers of an earlier release link no spokes by it. */
+  via: string[];
+  /** Pairs that link through relays alone. Readers of an earlier release do not link them: they would link them directly. */
+  transitPairs: TransitPair[];
+}
+
+export interface TransitPair {
+  pair:
+    | TopologyPair
+    | undefined;
+  /** Members that relay between the two sides. Sorted, each once; never empty. */
+  via: string[];
 }
 
 export interface TopologyGroup {
@@ -4322,7 +4334,7 @@ export const RecordBody: MessageFns<RecordBody> = {
 };
 
 function createBaseTopology(): Topology {
-  return { number: 0, mode: "", groups: [], hubs: [], pairs: [] };
+  return { number: 0, mode: "", groups: [], hubs: [], pairs: [], via: [], transitPairs: [] };
 }
 
 export const Topology: MessageFns<Topology> = {
@@ -4341,6 +4353,12 @@ export const Topology: MessageFns<Topology> = {
     }
     for (const v of message.pairs) {
       TopologyPair.encode(v!, writer.uint32(442).fork()).join();
+    }
+    for (const v of message.via) {
+      writer.uint32(450).string(v!);
+    }
+    for (const v of message.transitPairs) {
+      TransitPair.encode(v!, writer.uint32(458).fork()).join();
     }
     return writer;
   },
@@ -4396,6 +4414,79 @@ export const Topology: MessageFns<Topology> = {
             }
 
             message.pairs.push(TopologyPair.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 56: {
+            if (tag !== 450) {
+              break;
+            }
+
+            message.via.push(reader.string());
+            continue;
+          }
+          case 57: {
+            if (tag !== 458) {
+              break;
+            }
+
+            message.transitPairs.push(TransitPair.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTransitPair(): TransitPair {
+  return { pair: undefined, via: [] };
+}
+
+export const TransitPair: MessageFns<TransitPair> = {
+  encode(message: TransitPair, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.pair !== undefined) {
+      TopologyPair.encode(message.pair, writer.uint32(10).fork()).join();
+    }
+    for (const v of message.via) {
+      writer.uint32(18).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TransitPair {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTransitPair();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.pair = TopologyPair.decode(reader, reader.uint32());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.via.push(reader.string());
             continue;
           }
         }

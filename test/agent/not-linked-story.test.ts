@@ -112,6 +112,24 @@ t.test('it withdraws what the topology takes, keeps to it without the broker, an
   await until(t, own, [], 'and nobody is left out')
 })
 
+t.test('clusters that link through hubs have all of each other, and gateways learn why', async (t) => {
+  const { set, sites } = await threeSites(t)
+  const { tokyo } = sites
+  const noted = () => {
+    const text = tokyo.api.get('Cluster', 'tokyo')?.metadata.annotations?.['sealane.io/topology']
+    return text === undefined ? undefined : (JSON.parse(text) as unknown)
+  }
+  await until(t, () => has(tokyo), ALL, 'all link')
+  state(set, { mode: 'hub-and-spoke', hubs: ['milano'] })
+  await until(t, () => has(tokyo), MILANO, 'paris is no hub')
+  const via: Topology = { mode: 'hub-and-spoke', hubs: ['milano'], via: ['milano'] }
+  state(set, via)
+  await until(t, () => has(tokyo), ALL, 'through the hub')
+  await until(t, noted, via, 'its own Cluster says so')
+  state(set, { mode: 'full' })
+  await until(t, noted, undefined, 'and no longer')
+})
+
 t.test('a broker that lost its records does not make a member forget those with which it links', async (t) => {
   const { set, sites } = await threeSites(t)
   const { tokyo } = sites

@@ -126,3 +126,34 @@ t.test('the text of a plan names services and their importers, and is bounded', 
   t.match(text, 'named, and no member yet: later; reserve such an id: sealane token create --cluster-id\n')
   t.match(text, /shop\/web of a: c0, [^\n]*c19 and 10 more\n/)
 })
+
+t.test('links through hubs: planned, set with what is missing said, and shown', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  for (const [i, id] of ['milano', 'paris', 'oslo'].entries())
+    await StorySite.join(t, id, broker, [`10.${50 + i}.0.0/16`])
+  const file = fileIn(t)
+  const via = file('mode: hub-and-spoke\nhubs: [milano]\nvia: [milano]\n')
+  const pairs = file(
+    'mode: pairs\npairs: [{ between: { clusters: [paris] }, and: { clusters: [oslo] }, via: [tokyo, milano] }]\n',
+  )
+  const missing = /hubs of which no gateway relays: milano; sealane join --relay, or relay: true in site\.yaml\n/
+  await runAll(t, broker.state, [
+    [
+      ['plan', via],
+      0,
+      new RegExp(
+        `3 of 3 pairs of clusters would link\n1 link through hubs\n` +
+          `links that move: 1, each is interrupted for about a second\n {2}oslo – paris\n${missing.source}$`,
+      ),
+    ],
+    [['set', via], 0, /0 links lost, 0 gained, 3 in all/, missing],
+    [['show'], 0, /mode: hub-and-spoke\nhubs:\n {2}- milano\nvia:\n {2}- milano\n$/],
+    [['plan', 'full'], 0, /links that move: 1[^]*oslo – paris: without hubs\n$/],
+    [
+      ['plan', pairs],
+      0,
+      /links that stay down, because no hub is a member and links with both: 1\n {2}oslo – paris\n[^]*no member yet: tokyo/,
+    ],
+    [['plan', file('mode: full\nvia: [milano]\n')], 1, /^$/, /via: expected none with mode full/],
+  ])
+})

@@ -204,10 +204,22 @@ const topology = fc.record({
       mode: fc.constant('groups' as const),
       groups: fc.array(fc.record({ name: dnsLabel, clusters: labelled }), { maxLength: 3 }),
     }),
-    fc.record({ mode: fc.constant('hub-and-spoke' as const), hubs: labelled }),
+    fc.record(
+      { mode: fc.constant('hub-and-spoke' as const), hubs: labelled, via: fc.array(dnsLabel, { minLength: 1 }) },
+      { requiredKeys: ['mode', 'hubs'] },
+    ),
     fc.record({
       mode: fc.constant('pairs' as const),
-      pairs: fc.array(fc.record({ between: side, and: side }), { maxLength: 3 }),
+      // Those that link directly come first, as the reader of topologies sorts them.
+      pairs: fc
+        .array(
+          fc.record(
+            { between: side, and: side, via: fc.array(dnsLabel, { minLength: 1, maxLength: 3 }) },
+            { requiredKeys: ['between', 'and'] },
+          ),
+          { maxLength: 3 },
+        )
+        .map((pairs) => pairs.toSorted((a, b) => Number('via' in a) - Number('via' in b))),
     }),
   ),
 })

@@ -41,6 +41,8 @@ export interface ApplyDeviceInit {
   readonly seen: DeviceState | undefined
   /** Public keys of the peers to create again, so that WireGuard calls them at once. */
   readonly callAgain: ReadonlySet<string>
+  /** Public keys of the peers that lose their address and session. */
+  readonly forgotten: ReadonlySet<string>
   /** Public keys of the peers to which this node sends from another address than before (OwnSources). */
   readonly sendAgain: ReadonlySet<string>
   /** The applied policy covers the device on which joined segments arrive. */
@@ -120,7 +122,9 @@ async function applyPeers({ wireguard }: DeviceDeps, init: ApplyDeviceInit, stat
   const config = sentAgain(withoutEndpoints(init.config, newlyHeard(init.seen, state)), state, init.sendAgain)
   const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
   const gone = state.peers.filter(
-    ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAgain.has(publicKey)),
+    ({ publicKey, endpoint }) =>
+      (called.has(publicKey) && (endpoint === undefined || init.callAgain.has(publicKey))) ||
+      (endpoint !== undefined && init.forgotten.has(publicKey)),
   )
   if (gone.length === 0 && isSynced(state, config)) return
   if (gone.length > 0) {

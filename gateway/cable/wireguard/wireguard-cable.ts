@@ -238,6 +238,9 @@ export class WireguardCable implements Cable {
     const sources = this.#sources.get(plan.remoteLane) ?? new OwnSources()
     this.#sources.set(plan.remoteLane, sources)
     const failures = round.failures
+    const all = [...plan.links, ...plan.successors]
+    const forgotten = new Set(all.filter(({ choice }) => choice.forgets === true).map(keyOf))
+    const moved = sources.moved(seen === undefined ? [] : [seen], pathSource)
     const state = await applyLane(this.#deps, {
       ...rest,
       round,
@@ -245,11 +248,12 @@ export class WireguardCable implements Cable {
       plan,
       config: planDevice(plan).config,
       ensureKey: () => this.#ensureKey(plan.ownLane),
-      callAgain: new Set([...plan.links, ...plan.successors].filter((link) => callAgain.has(linkKey(link))).map(keyOf)),
-      sendAgain: sources.moved(seen === undefined ? [] : [seen], pathSource),
+      callAgain: new Set(all.filter((link) => callAgain.has(linkKey(link))).map(keyOf)),
+      forgotten,
+      sendAgain: new Set([...moved].filter((key) => !forgotten.has(key))),
     })
     if (round.failures === failures) sources.reported()
-    return state === undefined ? undefined : laneStateOf(state, [...plan.links, ...plan.successors], new Map())
+    return state === undefined ? undefined : laneStateOf(state, all, new Map())
   }
 
   remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean> {

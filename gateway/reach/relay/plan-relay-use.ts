@@ -20,6 +20,8 @@ export interface LinkInUse {
   readonly hidden: boolean
   /** The far end offers to relay. */
   readonly relays?: true
+  /** Members whose relays alone may carry the link. Absent: it may have any way. */
+  readonly via?: readonly string[]
   readonly state: ConnectionState
   /** Where packets of the link go. */
   readonly at?: AddressPort
@@ -41,6 +43,8 @@ export interface RelayWant {
   /** Identity of the far end. */
   readonly identity: string
   readonly relay: UsableRelay
+  /** Only relays may carry the link: no other way is looked for. */
+  readonly isTransit?: true
 }
 
 export interface RelayUseInit {
@@ -52,6 +56,8 @@ export interface RelayUseInit {
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
   readonly worth: (key: string, relay: UsableRelay) => RelayWorth
+  /** Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. */
+  readonly mayRelay?: (relay: string, far: string) => boolean
 }
 
 /**
@@ -68,15 +74,25 @@ const MOST_RELAYS_OF_LINK = 4
 export const MOST_WANTS = 512
 
 /** The bindings that this node wants, those of one link in the order in which they are used. */
-export function planRelayUse({ links, ownEndpoint, hidden, keeps, worth }: RelayUseInit): readonly RelayWant[] {
+export function planRelayUse({
+  links,
+  ownEndpoint,
+  hidden,
+  keeps,
+  worth,
+  mayRelay = () => true,
+}: RelayUseInit): readonly RelayWant[] {
   const relays = usableRelays(links)
   if (relays.length === 0) return []
   const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
-    const thirds = relays.filter(({ cluster }) => cluster !== link.cluster)
-    const { key, remoteLane, identity } = link
+    const { key, remoteLane, identity, via } = link
+    const thirds = relays.filter(({ cluster }) => {
+      return cluster !== link.cluster && via?.includes(cluster) !== false && mayRelay(cluster, link.cluster)
+    })
+    const isTransit = via === undefined ? {} : ({ isTransit: true } as const)
     return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => worth(key, relay)).map((relay) => {
-      return { key, remoteLane, identity, relay }
+      return { key, remoteLane, identity, relay, ...isTransit }
     })
   })
   return wants.slice(0, MOST_WANTS)
@@ -84,6 +100,7 @@ export function planRelayUse({ links, ownEndpoint, hidden, keeps, worth }: Relay
 
 /** A link that works without a relay has none. One whose relay no longer offers that is to move to another one. */
 function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {
+  if (link.via !== undefined) return true
   return hidden && link.hidden && (link.state !== 'up' || isAtOther(link, links))
 }
 
@@ -95,9 +112,11 @@ function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boo
   )
 }
 
+/** Those that are reached without a relay: the packets of a link pass one relay at most. */
 function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
-  return links.flatMap(({ relays, hidden, state, at, cluster, endpoint, identity }) => {
-    if (relays === undefined || hidden || state !== 'up' || at === undefined) return []
+  return links.flatMap(({ relays, hidden, via, state, at, cluster, endpoint, identity }) => {
+    if (relays === undefined || hidden || via !== undefined || state !== 'up') return []
+    if (at === undefined || isRelayPlace(at)) return []
     return [{ cluster, endpoint, identity, address: at.address }]
   })
 }

@@ -37,7 +37,7 @@ export interface OwnEnd {
 }
 
 interface Call {
-  readonly want: RelayWant
+  want: RelayWant
   readonly caller: BindCaller
   /** endId() of this end and of the far one. */
   readonly from: string
@@ -66,8 +66,8 @@ export interface WantedInit {
   readonly mayProbe?: (at: AddressPort) => boolean
 }
 
-/** Why the packets of a relayed link do not go without the relay. Searching: it is not known yet. */
-export type WhyRelayed = 'searching' | 'bothDependent' | 'unanswered'
+/** Why the packets of a relayed link do not go without the relay. Topology: they may not. Searching: not known yet. */
+export type WhyRelayed = 'topology' | 'searching' | 'bothDependent' | 'unanswered'
 
 /** A relay at which not both ends are bound after this time makes room for another one. */
 export const IDLE_RELAY_MS = 5000
@@ -112,7 +112,9 @@ export class RelayCalls {
     const calls = new Map<string, Call>()
     for (const want of own === undefined ? [] : wants) {
       const name = [own?.identity, callName(want.key, want.relay), want.identity].join('|')
-      const call = this.#calls.get(name) ?? newCall(want, own)
+      const before = this.#calls.get(name)
+      // What the topology says of the link may have changed.
+      const call = before === undefined ? newCall(want, own) : Object.assign(before, { want })
       if (call !== undefined && ports.has(want.remoteLane)) calls.set(name, call)
     }
     const ended = [...this.#calls].some(([name, { caller }]) => isBound(caller) && !calls.has(name))
@@ -180,6 +182,7 @@ export class RelayCalls {
 
   /** Why packets of the link go through a relay. */
   whyRelayed(key: string): WhyRelayed {
+    if ([...this.#calls.values()].some(({ want }) => want.key === key && want.isTransit === true)) return 'topology'
     const one = [...this.#punches.values()].find((punch) => punch.key === key)
     if (one === undefined) return 'searching'
     const { far, own } = this.#factsOf(one, this.mapping())
@@ -247,6 +250,7 @@ export class RelayCalls {
   #keepPunches(own: OwnEnd | undefined): void {
     const punches = new Map<string, LinkPunch>()
     for (const { want, from, to } of this.#calls.values()) {
+      if (want.isTransit === true) continue
       const name = [want.key, from, to].join('|')
       if (punches.has(name)) continue
       const known = this.#punches.get(name) ?? this.#newPunch(want, { from, to }, own)

@@ -24,6 +24,7 @@ import {
   endpointName,
 } from '../../../model/model.ts'
 import { RELAYS_ANNOTATION } from '../../../model/lanes/lanes.ts'
+import { transitOf } from '../../../model/schemas/schemas.ts'
 import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
@@ -65,6 +66,7 @@ interface PlannedLane {
     readonly cluster: string
     readonly hidden: boolean
     readonly relays?: true
+    readonly via?: readonly string[]
     readonly candidates: readonly EndpointCandidate[]
   })[]
 }
@@ -177,6 +179,7 @@ export class Relays {
 
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
     const hidden = seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
+    const transit = transitOf(world)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
@@ -213,6 +216,7 @@ export class Relays {
       hidden,
       keeps: new Set([...relayed, ...punched.keys(), ...this.#tries.recent(world.monotonicMs)]),
       worth: (key, relay) => this.#calls.worth(key, relay),
+      mayRelay: (relay, far) => transit.mayRelay(relay, [world.own.spec.id, far]),
     })
     const isTried = [...this.#triesDirect].some((key) => !before.has(key))
     if (isTried || this.#calls.punched().size < punched.size) this.#init.onChange()
@@ -231,7 +235,8 @@ export class Relays {
   }
 
   #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
-    const links = lanes.flatMap((lane) => linksOf(world, lane))
+    // A relay on port 443 belongs to no member, so the topology cannot name it.
+    const links = lanes.flatMap((lane) => linksOf(world, lane)).filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     return webWants(links, this.#webUses, nowMs)
@@ -295,8 +300,9 @@ export class Relays {
       await this.#stopServing()
       this.#serving = this.#start(name, own, address)
     }
-    // A member's own gateways reach each other without a relay.
-    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), (a, b) => a !== b)
+    const transit = transitOf(world)
+    const mayLink = (a: string, b: string): boolean => transit.mayRelay(world.own.spec.id, [a, b])
+    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), mayLink)
   }
 
   #start(name: string, { clusterset, identity, agree }: OwnEnd, address: Address): Serving {
@@ -356,7 +362,7 @@ function placesOf(
 
 function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
   return links.map((link) => {
-    const { cluster, endpoint, identity, relays } = link
+    const { cluster, endpoint, identity, relays, via } = link
     // Both ends of a link have to ask, so each counts the other as it counts itself.
     const hidden = relays === undefined ? seeksRelays(link) : link.hidden
     const key = linkKey(link)
@@ -364,6 +370,7 @@ function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: Pl
     return {
       ...{ key, remoteLane, cluster, endpoint, identity, hidden },
       ...(relays === undefined ? {} : { relays }),
+      ...(via === undefined ? {} : { via }),
       state: health.get(healthKey(remoteLane, cluster))?.state ?? 'connecting',
       ...(state?.at === undefined ? {} : { at: state.at }),
     }

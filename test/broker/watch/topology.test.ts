@@ -271,8 +271,9 @@ t.test('operators alone set it: audited, planned, and no record of a member', as
     { result: 'ok', details: { repeated: true, linksLost: 0 } },
     { result: 'refused', reason: 'TopologyChanged' },
   ])
+  const NO_TOPOLOGY = { mode: 'full', groups: [], hubs: [], pairs: [], via: [], transitPairs: [] }
   const body = {
-    body: { $case: 'topology' as const, value: { number: 9, mode: 'full', groups: [], hubs: [], pairs: [] } },
+    body: { $case: 'topology' as const, value: { ...NO_TOPOLOGY, number: 9 } },
   }
   t.throws(() => memberRecordFromWire({ namespace: '', name: 'topology', body }, 'record'), /records are the broker's/)
   t.ok(harness.log.get('member', 'milano') !== undefined)

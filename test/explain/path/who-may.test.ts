@@ -106,3 +106,21 @@ t.test('one of two exporters is cut off: no share goes there, and the call arriv
   )
   t.match(found.steps.find(({ station }) => station === 'shares')?.notes.join('\n'), /tokyo 0 %: ClusterNotReached/)
 })
+
+t.test('the topology lets the two link through hubs alone', async (t) => {
+  const through =
+    (change: Parameters<typeof changeLinks>[2]) =>
+    (at: At): void => {
+      const text = JSON.stringify({ mode: 'hub-and-spoke', hubs: ['oslo', 'riga'], via: ['oslo', 'riga'] })
+      for (const { metadata } of at('Cluster').filter((one) => one.metadata.name === SELF))
+        Object.assign(metadata, { annotations: { 'sealane.io/topology': text } })
+      changeLinks(at, ({ cluster }) => cluster === 'paris', change)
+    }
+  const linkTexts = (change: Parameters<typeof changeLinks>[2]): string =>
+    explained({ here: through(change) })
+      .steps.filter(({ station }) => station === 'link')
+      .flatMap(({ message, notes }) => [message, ...notes])
+      .join()
+  t.match(linkTexts({ usingRelay: 'riga' }), /relayed by riga, by the topology/)
+  t.match(linkTexts(DOWN), /by the topology only relays of oslo, riga may carry the links/)
+})

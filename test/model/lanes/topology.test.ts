@@ -1,7 +1,14 @@
 /** Who links with whom, by every mode: a table, and what holds for any topology. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type LinkCause, links, looksAtLabels, namedClusters } from '../../../model/lanes/topology.ts'
+import {
+  type LinkCause,
+  links,
+  looksAtLabels,
+  mayRelay,
+  namedClusters,
+  transitClusters,
+} from '../../../model/lanes/topology.ts'
 import type { Topology } from '../../../model/records.ts'
 import { readTopology } from '../../../model/schemas/topology.ts'
 
@@ -17,6 +24,18 @@ const HUBS: Topology = { mode: 'hub-and-spoke', hubs: ['oslo', 'paris'] }
 const NAMED: Topology = {
   mode: 'pairs',
   pairs: [{ between: { clusters: ['oslo', 'paris'] }, and: { clusters: ['milano'] } }],
+}
+const VIA: Topology = { mode: 'hub-and-spoke', hubs: ['oslo', 'paris'], via: ['oslo'] }
+/** The hub links with both sides, as it must, and another pair is linked directly. */
+const VIA_PAIRS: Topology = {
+  mode: 'pairs',
+  pairs: [
+    { between: { clusters: ['oslo', 'riga'] }, and: { clusters: ['milano', 'roma', 'tokyo'] } },
+    { between: { clusters: ['roma'] }, and: { clusters: ['nice'] } },
+    { between: { clusters: ['milano'] }, and: { clusters: ['roma', 'tokyo', 'oslo'] }, via: ['riga', 'oslo'] },
+    { between: { clusters: ['milano'] }, and: { clusters: ['tokyo'] }, via: ['nice'] },
+    { between: { clusters: ['nice'] }, and: { clusters: ['roma'] }, via: ['oslo'] },
+  ],
 }
 const LABELS: Topology = { mode: 'pairs', pairs: [{ between: prod, and: { clusters: ['milano'], ...prod } }] }
 
@@ -34,12 +53,51 @@ t.test('each mode, also for clusters that it does not name', async (t) => {
     [NAMED, 'milano', 'oslo', 'pair', true],
     [NAMED, 'oslo', 'paris', 'no-pair'],
     [NAMED, 'milano', 'tokyo', 'no-pair'],
+    [VIA, 'milano', 'tokyo', 'transit', true],
+    [VIA, 'milano', 'paris', 'hub', true],
+    [VIA_PAIRS, 'milano', 'roma', 'transit', true],
+    [VIA_PAIRS, 'milano', 'oslo', 'pair', true],
+    [VIA_PAIRS, 'nice', 'roma', 'pair', true],
+    [VIA_PAIRS, 'roma', 'tokyo', 'no-pair'],
   ]
   for (const [topology, a, b, by, linked = false] of rows) {
     const answer = links(topology, { id: a }, { id: b })
     t.same([answer.linked, answer.by], [linked, by], `${topology.mode} ${a} ${b}`)
     t.equal('reason' in answer ? answer.reason : undefined, linked ? undefined : 'NotLinkedByTopology')
   }
+})
+
+t.test('who relays between spokes', async (t) => {
+  const via = (topology: Topology, a: string, b: string): readonly string[] | undefined => {
+    const answer = links(topology, { id: a }, { id: b })
+    return answer.linked ? answer.via : []
+  }
+  t.same(via(VIA, 'milano', 'tokyo'), ['oslo'])
+  t.equal(via(VIA, 'oslo', 'tokyo'), undefined, 'a hub is linked without a relay')
+  t.same(via(VIA_PAIRS, 'milano', 'tokyo'), ['nice', 'oslo', 'riga'], 'the hubs of all pairs that name the two')
+  t.same(via(VIA_PAIRS, 'roma', 'milano'), ['oslo', 'riga'])
+  t.equal(via(VIA_PAIRS, 'roma', 'nice'), undefined, 'a pair that links directly wins')
+  t.equal(via(VIA_PAIRS, 'milano', 'oslo'), undefined, 'a hub links directly with the other side')
+  const may = (topology: Topology, relay: string, a: string, b: string): boolean =>
+    mayRelay(topology, { id: relay }, [{ id: a }, { id: b }])
+  const rows: readonly (readonly [topology: Topology, relay: string, a: string, b: string, may: boolean])[] = [
+    [VIA, 'oslo', 'milano', 'tokyo', true],
+    [VIA, 'paris', 'milano', 'tokyo', false],
+    [VIA, 'paris', 'oslo', 'tokyo', true],
+    [VIA, 'nice', 'milano', 'tokyo', false],
+    [VIA_PAIRS, 'oslo', 'milano', 'roma', true],
+    [VIA_PAIRS, 'nice', 'milano', 'tokyo', false],
+    [HUBS, 'oslo', 'milano', 'tokyo', false],
+    [GROUPS, 'paris', 'oslo', 'milano', false],
+    [{ mode: 'full' }, 'paris', 'oslo', 'milano', true],
+    [{ mode: 'full' }, 'paris', 'paris', 'milano', false],
+    [{ mode: 'full' }, 'paris', 'oslo', 'oslo', false],
+  ]
+  for (const [topology, relay, a, b, want] of rows) {
+    t.equal(may(topology, relay, a, b), want, `${topology.mode}: ${relay} between ${a} and ${b}`)
+    t.equal(may(topology, relay, b, a), want, 'for both ends alike')
+  }
+  t.same([VIA, VIA_PAIRS, HUBS].map(transitClusters), [['oslo'], ['nice', 'oslo', 'riga'], []])
 })
 
 t.test('labels count as the clusters have them, and unknown ones match nothing', async (t) => {
@@ -68,8 +126,12 @@ const anyTopology: fc.Arbitrary<Topology> = fc.oneof(
     groups: lists.map((clusters, i) => ({ name: `g${i}`, clusters })),
   })),
   ids.map((hubs) => ({ mode: 'hub-and-spoke' as const, hubs })),
+  ids.map((hubs) => ({ mode: 'hub-and-spoke' as const, hubs, via: hubs.slice(0, 2) })),
   fc
-    .array(fc.record({ between: side, and: side }), { minLength: 1, maxLength: 3 })
+    .array(fc.record({ between: side, and: side, via: ids }, { requiredKeys: ['between', 'and'] }), {
+      minLength: 1,
+      maxLength: 3,
+    })
     .map((pairs) => ({ mode: 'pairs' as const, pairs })),
 )
 const end = fc.record({
@@ -85,14 +147,29 @@ t.test('it is symmetric and total, a cluster links with itself, and every no has
     fc.property(anyTopology, end, end, (topology, a, b) => {
       const [one, other] = [links(topology, a, b), links(topology, b, a)]
       if (a.id === b.id && !one.linked) return false
+      if (one.linked && other.linked && one.via?.join() !== other.via?.join()) return false
       return one.linked === other.linked && one.by === other.by && one.linked !== 'reason' in one
     }),
     { numRuns: 1000 },
   )
   fc.assert(
+    fc.property(anyTopology, end, end, end, (topology, relay, a, b) => {
+      if (!mayRelay(topology, relay, [a, b])) return true
+      const way = links(topology, a, b)
+      const reached = [links(topology, relay, a), links(topology, relay, b)]
+      return way.linked && reached.every((one) => one.linked && one.via === undefined)
+    }),
+    { numRuns: 2000 },
+  )
+  t.pass('a relay reaches both ends without a relay, so there is no loop')
+  fc.assert(
     fc.property(anyTopology, end, end, (topology, a, b) => {
       const read = readTopology(topology)
-      return 'topology' in read && links(read.topology, a, b).linked === links(topology, a, b).linked
+      if (!('topology' in read)) return false
+      const [one, other] = [links(read.topology, a, b), links(topology, a, b)]
+      const via = (of: typeof one): string | undefined =>
+        of.linked && of.via ? [...new Set(of.via)].sort().join() : undefined
+      return one.linked === other.linked && via(one) === via(other)
     }),
     { numRuns: 1000 },
   )

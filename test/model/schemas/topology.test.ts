@@ -16,6 +16,17 @@ t.test('what is refused, and how', async (t) => {
     [{ mode: 'groups' }, /^groups: expected at least one with mode groups$/],
     [{ mode: 'hub-and-spoke', hubs: [] }, /^hubs: expected at least one/],
     [{ mode: 'hub-and-spoke', hubs: ['a'], hub: ['b'] }, /^hub: unknown field$/],
+    [{ mode: 'full', via: ['a'] }, /^via: expected none with mode full$/],
+    [{ mode: 'hub-and-spoke', hubs: ['a'], via: [] }, /^via: expected at least one hub, or no such field$/],
+    [{ mode: 'hub-and-spoke', hubs: ['a'], via: ['a', 'b'] }, /^via: "b": expected one of hubs$/],
+    [
+      { mode: 'pairs', pairs: [{ between: { clusters: ['a'] }, and: { clusters: ['b'] }, via: [] }] },
+      /^pairs\[0\]\.via: expected at least one cluster, or no such field$/,
+    ],
+    [
+      { mode: 'pairs', pairs: [{ between: { clusters: ['a'] }, and: { clusters: ['b'] }, via: ['No'] }] },
+      /^pairs\[0\]\.via\[0\]: expected an RFC 1123 label/,
+    ],
     [{ mode: 'hub-and-spoke', hubs: ['No'] }, /^hubs\[0\]: expected an RFC 1123 label/],
     [{ mode: 'hub-and-spoke', hubs: 'a' }, /^hubs: expected a list$/],
     [{ mode: 'groups', groups: [group('x', ['a']), group('x', ['b'])] }, /^groups\[1\]\.name: "x": another group/],
@@ -60,6 +71,18 @@ t.test('two that say the same are equal', async (t) => {
   const other = readTopology({ mode: 'groups', groups: [group('a', ['z']), group('b', ['x', 'y'])] })
   t.same(one, other)
   t.match(one, { topology: { groups: [{ name: 'a' }, { name: 'b', clusters: ['x', 'y'] }] } })
+})
+
+t.test('pairs that link directly come first, as on the wire', async (t) => {
+  const [a, b] = [{ clusters: ['a'] }, { clusters: ['b'] }]
+  const read = readTopology({
+    mode: 'pairs',
+    pairs: [
+      { between: a, and: b, via: ['d', 'c', 'd'] },
+      { between: b, and: b },
+    ],
+  })
+  t.match(read, { topology: { pairs: [{ between: b }, { between: a, via: ['c', 'd'] }] } })
 })
 
 t.test('nothing makes it throw', async (t) => {
