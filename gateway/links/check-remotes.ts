@@ -14,6 +14,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import {
   CAPABILITY_ALL_PAIRS,
+  CAPABILITY_PORT_MAPPED,
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
@@ -51,6 +52,8 @@ export interface RemoteLink extends FarEnd {
   readonly answersSizes: boolean
   /** It offers to relay. */
   readonly relays?: true
+  /** A router leads calls to it. */
+  readonly portMapped?: true
 }
 
 const MAX_CANDIDATES = 8
@@ -281,6 +284,7 @@ function toLink(
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
     answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
     ...(spec.capabilities.includes(CAPABILITY_RELAY) ? { relays: true } : {}),
+    ...(spec.capabilities.includes(CAPABILITY_PORT_MAPPED) ? { portMapped: true } : {}),
   }
 }
 

@@ -33,6 +33,7 @@ import {
   chooseEndpoint,
   isBehindNat,
   isOwnLaneHidden,
+  isPortMapped,
   isWebPlace,
   linkPort,
   ownAddresses,
@@ -266,6 +267,7 @@ export interface LaneSuspicion {
 /** Undefined if nothing prevents the lane. */
 function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
   const { world, own, port, remote, hidden } = init
+  if (remote.portMapped === true || isPortMapped(world, own)) return undefined
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `observed address here ${world.observedAddress ?? 'unknown'}${there === undefined ? '' : `, there ${there}`}`

@@ -5,11 +5,13 @@ export { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 export {
   isBehindNat,
   isOwnLaneHidden,
+  isPortMapped,
   linkPort,
   observedValidator,
   ownAddresses,
   planCandidates,
 } from './plan-candidates.ts'
+export { PortMappings, type PortMappingView, portMappingText } from './mapping/mapping.ts'
 export { PublicName } from './public-name.ts'
 export {
   BindCaller,
