@@ -101,14 +101,8 @@ export function encodeNatPmpMap({ inside, outside, lifetimeSeconds }: MapQuestio
 export function decodeMapping(bytes: Buffer): MappingAnswer | undefined {
   if (bytes.length < 4 || bytes.length > LONGEST_BYTES || ((bytes[1] ?? 0) & IS_ANSWER) === 0) return undefined
   const opcode = (bytes[1] ?? 0) & ~IS_ANSWER
-  switch (bytes[0]) {
-    case PCP_VERSION:
-      return decodePcp(bytes, opcode)
-    case NATPMP_VERSION:
-      return decodeNatPmp(bytes, opcode)
-    default:
-      return undefined
-  }
+  if (bytes[0] === PCP_VERSION) return decodePcp(bytes, opcode)
+  return bytes[0] === NATPMP_VERSION ? decodeNatPmp(bytes, opcode) : undefined
 }
 
 function decodePcp(bytes: Buffer, opcode: number): MappingAnswer | undefined {

@@ -3,6 +3,7 @@
  * no longer does. Nothing waits for a router: the lane loop reads what is known.
  */
 import { createHmac, randomBytes } from 'node:crypto'
+import { createSocket } from 'node:dgram'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -16,10 +17,9 @@ import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconci
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import { messageOf, replaceFile } from '../../../runtime/runtime.ts'
 import { type GatewayWorld, loopDeps } from '../../world/world.ts'
-import { type MappingProtocol, NONCE_BYTES } from './mapping-frame.ts'
+import { type MappingProtocol, NONCE_BYTES, ROUTER_PORT } from './mapping-frame.ts'
 import { type PortMappingPlan, planMappedPlace, planPortMapping } from './plan-port-mapping.ts'
 import { PortMapper, sameMapped } from './port-mapper.ts'
-import { type OpenRouterSocket, type RouterSocket, openRouterSocket } from './router-socket.ts'
 
 /** What the status says about the router. `unusable`: it states a place that is not believed. */
 export type PortMappingView =
@@ -56,7 +56,7 @@ interface Planned {
 }
 
 /** The router that is asked now. */
-interface Asked {
+interface AskedRouter {
   readonly router: Address
   readonly mapper: PortMapper
   socket?: RouterSocket | undefined
@@ -71,7 +71,7 @@ export class PortMappings {
   readonly #wake: WakeTimer
   #secret: Buffer | undefined
   #planned: Planned | undefined
-  #asked: Asked | undefined
+  #asked: AskedRouter | undefined
   #mapped: ReadonlyMap<number, AddressPort> = new Map()
   #view: PortMappingView | undefined
 
@@ -122,7 +122,7 @@ export class PortMappings {
   }
 
   /** Sends what is due. A socket is open only while a question is under way, so a flood finds none. */
-  #step(asked: Asked): void {
+  #step(asked: AskedRouter): void {
     const { clock } = this.#deps
     const nowMs = clock.monotonic()
     const { mapper } = asked
@@ -138,7 +138,7 @@ export class PortMappings {
     if (dueMs !== Infinity && !isWaiting) this.#wake.at(dueMs)
   }
 
-  #open(asked: Asked): void {
+  #open(asked: AskedRouter): void {
     const { clock } = this.#deps
     const open = this.#init.openSocket ?? openRouterSocket
     const poke = (): void => this.#loop.poke()
@@ -159,7 +159,7 @@ export class PortMappings {
     })
   }
 
-  #look({ router, mapper }: Asked, nowMs: number): void {
+  #look({ router, mapper }: AskedRouter, nowMs: number): void {
     const before = this.#view
     const mapped = mapper.mapped(nowMs)
     if (!sameMapped(mapped, this.#mapped)) this.#mapped = mapped
@@ -190,7 +190,7 @@ export class PortMappings {
     if (asked.mapper.mapped(this.#deps.clock.monotonic()).size > 0) await this.#release(asked)
   }
 
-  async #release({ router, mapper }: Asked): Promise<void> {
+  async #release({ router, mapper }: AskedRouter): Promise<void> {
     const { clock } = this.#deps
     const sent = Promise.withResolvers<undefined>()
     const open = this.#init.openSocket ?? openRouterSocket
@@ -237,7 +237,7 @@ export class PortMappings {
   }
 }
 
-function close(asked: Asked): void {
+function close(asked: AskedRouter): void {
   asked.socket?.close()
   asked.socket = undefined
   asked.client = undefined
@@ -284,5 +284,57 @@ export function portMappingText(view: PortMappingView | undefined): string {
       const but = view.problem === undefined ? '' : `; ${view.problem}`
       return `router ${view.router} leads ${formatAddressPort(view.place)} to this gateway (${name})${but}`
     }
+  }
+}
+
+// The UDP socket that exchanges messages with one router and with no other machine.
+
+export interface RouterSocket {
+  /** Never throws: a message that cannot be sent gets no answer. */
+  send(bytes: Buffer): void
+  close(): void
+}
+
+export interface RouterSocketEvents {
+  /** `client`: the address of this node from which messages to the router go. Called at most once. */
+  onReady(client: string): void
+  onMessage(bytes: Buffer): void
+  /** The socket is closed. Called at most once. Nothing listens at the router, or there is no way to it. */
+  onError(error: Error): void
+}
+
+export type OpenRouterSocket = (router: string, events: RouterSocketEvents) => RouterSocket
+
+/** The kernel drops what comes from elsewhere, because the socket is connected. */
+export const openRouterSocket: OpenRouterSocket = (router, events) => {
+  const socket = createSocket('udp4')
+  let isOpen = true
+  const close = (): void => {
+    if (!isOpen) return
+    isOpen = false
+    socket.close()
+  }
+  const failed = (error: Error): void => {
+    if (!isOpen) return
+    close()
+    events.onError(error)
+  }
+  socket.on('message', (bytes) => {
+    if (isOpen) events.onMessage(bytes)
+  })
+  socket.on('error', failed)
+  socket.on('connect', () => {
+    if (isOpen) events.onReady(socket.address().address)
+  })
+  // With a callback, this would call it in place of the event of a failure.
+  socket.connect(ROUTER_PORT, router)
+  return {
+    send: (bytes) => {
+      if (isOpen)
+        socket.send(bytes, (error) => {
+          if (error instanceof Error) failed(error)
+        })
+    },
+    close,
   }
 }

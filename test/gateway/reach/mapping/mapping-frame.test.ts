@@ -26,12 +26,12 @@ t.test('questions', async (t) => {
 t.test('answers of a router', async (t) => {
   const router = new Router({ speaks: ['pcp', 'natPmp'], address: '203.0.113.7', gives: () => 40_000 })
   const asked = (question: Buffer) => decodeMapping(router.answer(question, '10.0.0.2') ?? Buffer.alloc(0))
-  const told = { result: 0, epoch: 1000, inside: 4500, outside: 40_000, lifetimeSeconds: 600 }
+  const stated = { result: 0, epoch: 1000, inside: 4500, outside: 40_000, lifetimeSeconds: 600 }
   const pcp = asked(encodePcpMap(QUESTION, { client: CLIENT, nonce: NONCE }))
-  t.strictSame(pcp, { is: 'pcp', ...told, nonce: NONCE, address: parseAddress('203.0.113.7') })
+  t.strictSame(pcp, { is: 'pcp', ...stated, nonce: NONCE, address: parseAddress('203.0.113.7') })
   const [address, mapped] = [asked(encodeNatPmpAddress()), asked(encodeNatPmpMap(QUESTION))]
   t.equal(address?.is === 'natPmpAddress' && formatAddress(address.address), '203.0.113.7')
-  t.strictSame(mapped, { is: 'natPmp', ...told })
+  t.strictSame(mapped, { is: 'natPmp', ...stated })
   const other = encodePcpMap(QUESTION, { client: parseAddress('10.0.0.3'), nonce: NONCE })
   t.match(asked(other), { is: 'pcp', result: 12 }, 'another NAT is between')
   const old = new Router({ speaks: ['natPmp'], address: '203.0.113.7' })

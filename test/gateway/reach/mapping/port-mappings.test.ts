@@ -1,7 +1,11 @@
 /** A gateway and its router over a socket: what it says, what it leaves behind, and that nothing waits for a router. */
 import t from 'tap'
-import { type PortMappingView, PortMappings } from '../../../../gateway/reach/mapping/port-mappings.ts'
-import type { OpenRouterSocket } from '../../../../gateway/reach/mapping/router-socket.ts'
+import {
+  type OpenRouterSocket,
+  type PortMappingView,
+  PortMappings,
+  openRouterSocket,
+} from '../../../../gateway/reach/mapping/port-mappings.ts'
 import type { GatewayWorld } from '../../../../gateway/world/gateway-world.ts'
 import { formatAddressPort } from '../../../../model/addresses/addresses.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
@@ -72,9 +76,7 @@ class Home {
 
   async end(): Promise<void> {
     this.stop.abort()
-    let isEnded = false
-    void this.ended.then(() => (isEnded = true))
-    for (let i = 0; i < 100 && !isEnded; i++) await this.clock.advance(20)
+    for (let i = 0; i < 100; i++) await this.clock.advance(20)
     await this.ended
   }
 }
@@ -139,4 +141,18 @@ t.test('hostile routers: nothing waits, and the end is soon', async (t) => {
   t.strictSame(home.mappings.known, {})
   await home.end()
   t.equal(liar.mappings.size, 0)
+})
+
+t.test('the socket says that nothing listens at the router', async (t) => {
+  const { promise, resolve } = Promise.withResolvers<Error>()
+  const socket = openRouterSocket('127.0.0.9', {
+    onReady: (client) => {
+      t.equal(client, '127.0.0.1')
+      socket.send(Buffer.from([0, 0]))
+    },
+    onMessage: () => t.fail('nobody is there'),
+    onError: resolve,
+  })
+  t.match(await promise, { code: 'ECONNREFUSED' })
+  socket.close()
 })
