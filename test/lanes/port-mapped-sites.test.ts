@@ -52,7 +52,7 @@ function route(internet: Netns, init: PortMappingRouterInit): () => string {
   return () => last
 }
 
-t.setTimeout(200_000 * SLOWNESS)
+t.setTimeout(290_000 * SLOWNESS)
 
 for (const speaks of ['pcp', 'natPmp'] as const) {
   t.test(`a router that speaks ${speaks} leads calls inside`, { skip: netnsMissing() ?? false }, async (t) => {

@@ -11,7 +11,7 @@ import {
 } from '../../../model/addresses/addresses.ts'
 import { isHidden } from '../../../model/lanes/lanes.ts'
 import type { GatewayLaneConfig, GatewayWorld } from '../../world/world.ts'
-import { isBehindNat, placeValidator, planCandidates } from '../plan-candidates.ts'
+import { placeValidator, planCandidates } from '../plan-candidates.ts'
 
 export interface PortMappingPlan {
   readonly router: Address
@@ -31,7 +31,8 @@ export function planPortMapping(
 ): PortMappingPlan | undefined {
   if (lane.portMapping === false || lane.publicAddress !== undefined || ports.length === 0) return undefined
   const candidates = planCandidates(world, lane)
-  if (!isBehindNat(world) || !isHidden(candidates)) return undefined
+  // What other members state as their addresses takes nothing away here: they may be behind the same router.
+  if (!isHidden(candidates) || !candidates.some(({ kind }) => kind === 'observed')) return undefined
   const own = candidates.filter(({ kind }) => kind === 'private')
   if (!own.every(({ address }) => isPrivate(parseAddress(address)))) return undefined
   const router = routerOf(world)
