@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   type Address,
@@ -235,6 +235,11 @@ export class PortMappings {
     }
     return made
   }
+}
+
+/** Removes what a gateway that has left needs no longer. `stateDir`: its private directory. */
+export function removeMappingSecret(stateDir: string): Promise<void> {
+  return rm(join(stateDir, FILE), { force: true })
 }
 
 function close(asked: AskedRouter): void {

@@ -1,10 +1,12 @@
 /** A gateway and its router over a socket: what it says, what it leaves behind, and that nothing waits for a router. */
+import { readdirSync } from 'node:fs'
 import t from 'tap'
 import {
   type OpenRouterSocket,
   type PortMappingView,
   PortMappings,
   openRouterSocket,
+  removeMappingSecret,
 } from '../../../../gateway/reach/mapping/port-mappings.ts'
 import type { GatewayWorld } from '../../../../gateway/world/gateway-world.ts'
 import { formatAddressPort } from '../../../../model/addresses/addresses.ts'
@@ -106,6 +108,10 @@ t.test('a place outside, until the end', async (t) => {
   t.match(await third.plans(HOME), { is: 'mapped' })
   await third.end()
   await second.end()
+  t.equal(readdirSync(folder).length, 1)
+  await removeMappingSecret(folder)
+  await removeMappingSecret(folder)
+  t.strictSame(readdirSync(folder), [])
 })
 
 t.test('a gateway that can be called gives its mapping back', async (t) => {
