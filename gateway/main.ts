@@ -25,7 +25,7 @@ import {
   whyCachesNotSynced,
 } from './lanes/lanes.ts'
 import { removeGatewayTable } from './nft/nft.ts'
-import { PublicName, Relays } from './reach/reach.ts'
+import { PortMappings, PublicName, Relays, removeMappingSecret } from './reach/reach.ts'
 import { startRenewal } from './rotation/rotation.ts'
 import { StatusLoop } from './status/status.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding, gatewayMetrics } from './world/world.ts'
@@ -99,6 +99,11 @@ async function serve(
   const proxies = deps.proxies ?? proxyChoice(process.env)
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
   const relays = new Relays(deps, { config, metrics, proxies, openSocket, onChange: () => lanes.poke() })
+  const onMapping = (): void => {
+    lanes.poke()
+    reports.poke()
+  }
+  const portMappings = new PortMappings(deps, { stateDir: config.stateDir, onChange: onMapping })
   const lanes = new LaneLoop(deps, {
     config,
     metrics,
@@ -106,10 +111,12 @@ async function serve(
     nextIdentity,
     publicName,
     relays,
+    portMappings,
     onRound: () => reports.poke(),
   })
   const rotation = () => renewal?.loop.report
-  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName, relays })
+  const portMapping = () => portMappings.view
+  const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName, relays, portMapping })
   const renewal = startRenewal(deps, { config, probing, lanes, onChange: () => reports.poke() }, signal)
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
@@ -124,6 +131,7 @@ async function serve(
       renewal?.loop.run(signal),
       name?.run(signal),
       relays.run(signal),
+      portMappings.run(signal),
     ])
   } finally {
     stopFollowing()
@@ -174,6 +182,7 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
     if (restored?.value === true) deps.logger.info(`switched ${name} forwarding off again`)
   }
   await round.attempt(() => deps.cable.prepare([]))
+  await round.attempt(() => removeMappingSecret(config.stateDir))
   round.finish()
   for (const endpoint of ownEndpoints(deps, init.clusterId, config.node)) {
     await deps.api.remove('Endpoint', endpoint.metadata.name, undefined, signal)

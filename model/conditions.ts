@@ -37,6 +37,8 @@ export const CONDITION_PUBLIC_NAME = 'PublicNameResolved'
  * others behind NAT can reach it without a relay.
  */
 export const CONDITION_NAT_MAPPING = 'NatMappingKept'
+/** On a Gateway that asks the router in front of it for ports outside: whether the router leads calls to it. */
+export const CONDITION_PORT_MAPPED = 'PortMapped'
 /** Reason of the condition Ready. */
 export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the cluster DNS forwards clusterset.local to Sealane. */

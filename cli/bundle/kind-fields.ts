@@ -230,7 +230,7 @@ const SITE = fields('apiVersion kind', {
     {
       kubernetes: fields('kubeconfig context namespace'),
       labels: 'map',
-      gateways: fields('node lane publicAddress publicPort listenPort relay'),
+      gateways: fields('node lane publicAddress publicPort listenPort relay portMapping'),
       overlay: fields('port checksumOffload'),
       dns: fields('listen upstreams forwardFor'),
     },

@@ -18,7 +18,7 @@ import {
   loopDeps,
 } from '../world/world.ts'
 import type { Probing } from '../health/health.ts'
-import { CallHistory, type Relays } from '../reach/reach.ts'
+import { CallHistory, type PortMappings, type Relays } from '../reach/reach.ts'
 import { PlanApplier } from './apply-plan.ts'
 import { Departure } from './departure.ts'
 import { EndpointWriter } from './endpoint-writer.ts'
@@ -38,6 +38,8 @@ export interface LaneLoopInit {
   readonly publicName?: () => PublicNameView | undefined
   /** Relays for links that nothing else reaches. Absent: there are none. */
   readonly relays?: Pick<Relays, 'known' | 'planned'>
+  /** The router in front of this node. Absent: none is asked. */
+  readonly portMappings?: Pick<PortMappings, 'known' | 'planned'>
   /** Called after each round. */
   readonly onRound: () => void
 }
@@ -164,6 +166,7 @@ export class LaneLoop {
     const { lanes, refusals, nextAtMs } = plan.lanes
     this.#calls.planned(lanes, world.monotonicMs)
     this.#init.relays?.planned(world, plan.lanes)
+    this.#init.portMappings?.planned(world, plan.lanes)
     this.#refusals.report(refusals)
 
     const round = this.#newRound()
@@ -195,6 +198,7 @@ export class LaneLoop {
       health: this.#init.probing.health(),
       ...this.#calls.known,
       ...this.#init.relays?.known,
+      ...this.#init.portMappings?.known,
       ...(nextIdentity === undefined ? {} : { nextIdentity }),
       ...(publicName === undefined ? {} : { publicName }),
       ...this.#departure.look(this.#phase.plan === undefined),

@@ -12,6 +12,7 @@ import {
 import {
   CAPABILITY_ALL_PAIRS,
   CAPABILITY_DRAINING,
+  CAPABILITY_PORT_MAPPED,
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
 } from '../../model/lanes/lanes.ts'
@@ -20,7 +21,7 @@ import { problemText } from '../../model/reasons/reasons.ts'
 import type { CableRules } from '../cable/cable.ts'
 import { type LanesPlan, planLanes } from '../links/links.ts'
 import { planTranslation } from '../nft/nft.ts'
-import { isOwnLaneHidden, planCandidates } from '../reach/reach.ts'
+import { isOwnLaneHidden, isPortMapped, planCandidates } from '../reach/reach.ts'
 import type { GatewayWorld } from '../world/world.ts'
 import { planLaneGuard } from './plan-lane-guard.ts'
 import { type LaneRoutesPlan, planLaneRoutes, podsElsewhere } from './plan-lane-routes.ts'
@@ -102,6 +103,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           CAPABILITY_SIZED_PROBES,
           // Links that a leaving gateway relays are to move to another relay before it is gone.
           ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
+          ...(isPortMapped(world, lane) ? [CAPABILITY_PORT_MAPPED] : []),
           ...(isLeaving ? [CAPABILITY_DRAINING] : []),
         ],
         candidates: planCandidates(world, lane),

@@ -44,6 +44,7 @@ export type Known = Pick<
   | 'upAt'
   | 'triesDirect'
   | 'punched'
+  | 'mapped'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const

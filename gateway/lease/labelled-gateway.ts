@@ -97,7 +97,7 @@ function watchLane(
 
 function isSame(a: NodeSays, b: NodeSays): boolean {
   if (a === 'unusable' || b === 'unusable') return a === b
-  const fields = ['lane', 'publicAddress', 'publicPort', 'listenPort'] as const
+  const fields = ['lane', 'publicAddress', 'publicPort', 'listenPort', 'relay', 'portMapping'] as const
   return fields.every((field) => a?.[field] === b?.[field])
 }
 

@@ -14,6 +14,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import {
   CAPABILITY_ALL_PAIRS,
+  CAPABILITY_PORT_MAPPED,
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
@@ -54,6 +55,8 @@ export interface RemoteLink extends FarEnd {
   readonly relays?: true
   /** Members whose relays alone may carry the link, by the topology. It has no candidates then. Absent: any way. */
   readonly via?: readonly string[]
+  /** A router leads calls to it. */
+  readonly portMapped?: true
 }
 
 const MAX_CANDIDATES = 8
@@ -290,6 +293,7 @@ function toLink(
     // A gateway that is reached through a relay is none itself: no packet passes two.
     ...(spec.capabilities.includes(CAPABILITY_RELAY) && via === undefined ? { relays: true } : {}),
     ...(via === undefined ? {} : { via }),
+    ...(spec.capabilities.includes(CAPABILITY_PORT_MAPPED) ? { portMapped: true } : {}),
   }
 }
 

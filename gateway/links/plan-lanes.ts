@@ -37,6 +37,7 @@ import {
   chooseTransit,
   isBehindNat,
   isOwnLaneHidden,
+  isPortMapped,
   isWebPlace,
   linkPort,
   ownAddresses,
@@ -299,6 +300,7 @@ function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
     const text = `by the topology only relays of ${remote.via.join(', ')} may carry it, and none has both ends`
     return { text: problemText({ reason: 'TransitRelayMissing', message: text }) }
   }
+  if (remote.portMapped === true || isPortMapped(world, own)) return undefined
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `observed address here ${world.observedAddress ?? 'unknown'}${there === undefined ? '' : `, there ${there}`}`

@@ -26,8 +26,9 @@ import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
  * Candidates of this lane, best first: public addresses (from the operator, then the node's own), the address in the
- * nodes' network, and last the address that the broker saw, if it is valid. A node behind NAT has candidates too: peers
- * behind the same NAT can call it there, and this node calls the others.
+ * nodes' network, and last the address that the broker saw, if it is valid, at the port that a router has mapped and at
+ * that which a NAT may have kept. A node behind NAT has candidates too: peers behind the same NAT can call it there, and
+ * this node calls the others.
  *
  * An address that this node has itself is called at the port on which it listens, and an address outside at the public
  * port. So the address that the broker saw is a way in while the public name still has the address of yesterday.
@@ -47,9 +48,16 @@ export function planCandidates(world: GatewayWorld, lane: GatewayLaneConfig): En
   const candidates: EndpointCandidate[] = [
     ...outside.map((one) => ({ kind: 'public', ...one }) as const),
     ...(internal === undefined ? [] : [{ kind: 'private', address: internal, port } as const]),
-    ...(observed === undefined || isOwn ? [] : [{ kind: 'observed', address: observed, port: portOutside } as const]),
   ]
-  return candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
+  const firsts = candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
+  if (observed === undefined || isOwn || firsts.some(({ address }) => address === observed)) return firsts
+  const ports = [...(world.mapped === undefined ? [] : [world.mapped.port]), portOutside]
+  return [...firsts, ...[...new Set(ports)].map((one) => ({ kind: 'observed', address: observed, port: one }) as const)]
+}
+
+/** Whether a router leads calls to this lane, at the first of its observed candidates. */
+export function isPortMapped(world: GatewayWorld, lane: GatewayLaneConfig): boolean {
+  return world.mapped !== undefined && planCandidates(world, lane).some(({ kind }) => kind === 'observed')
 }
 
 /** The port outside for far gateways of this lane's own number. */

@@ -5,11 +5,13 @@ export { type EndpointChoice, chooseEndpoint, chooseTransit } from './choose-end
 export {
   isBehindNat,
   isOwnLaneHidden,
+  isPortMapped,
   linkPort,
   observedValidator,
   ownAddresses,
   planCandidates,
 } from './plan-candidates.ts'
+export { PortMappings, type PortMappingView, portMappingText, removeMappingSecret } from './mapping/mapping.ts'
 export { PublicName } from './public-name.ts'
 export {
   BindCaller,

@@ -4,6 +4,7 @@ import {
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
   CONDITION_NAT_MAPPING,
+  CONDITION_PORT_MAPPED,
   CONDITION_PUBLIC_NAME,
   type Condition,
   type ConditionFinding,
@@ -23,7 +24,15 @@ import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
-import { type EndpointChoice, type NatMapping, type WhyRelayed, isWebPlace, relayOf } from '../reach/reach.ts'
+import {
+  type EndpointChoice,
+  type NatMapping,
+  type PortMappingView,
+  type WhyRelayed,
+  isWebPlace,
+  portMappingText,
+  relayOf,
+} from '../reach/reach.ts'
 import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
@@ -143,6 +152,8 @@ export interface StatusInit {
   readonly publicName?: PublicNameView
   /** What relays show of the NAT in front of this node. Absent: nothing. */
   readonly natMapping?: NatMapping
+  /** What is known of the router in front of this node. Absent: none is asked. */
+  readonly portMapping?: PortMappingView
   /** Why a relayed link is relayed, by linkKey(). Absent: it is not known. */
   readonly whyRelayed?: (key: string) => WhyRelayed
   /** Conditions of the status so far. */
@@ -167,7 +178,7 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: [drainedCondition, rotationCondition, nameCondition, natCondition].reduce(
+      conditions: [drainedCondition, rotationCondition, nameCondition, natCondition, mappingCondition].reduce(
         (list, next) => next(init, list),
         setCondition(init.conditions, ready, init.nowMs),
       ),
@@ -227,6 +238,27 @@ function natCondition({ natMapping, nowMs }: StatusInit, list: readonly Conditio
           message: 'the NAT gives each destination another port (symmetric NAT)',
         }
   return setCondition(list, finding, nowMs)
+}
+
+function mappingCondition({ portMapping, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_PORT_MAPPED
+  if (portMapping === undefined) return list.filter((one) => one.type !== type)
+  const message = fitText(portMappingText(portMapping), MAX_CONNECTION_MESSAGE_LENGTH)
+  const set = (status: 'True' | 'False', reason: ReasonCode): readonly Condition[] =>
+    setCondition(list, { type, status, reason, message }, nowMs)
+  switch (portMapping.is) {
+    // The finding of an earlier process stays until there is another one.
+    case 'asking':
+      return list
+    case 'mapped':
+      return set('True', 'PortMapped')
+    case 'refused':
+      return set('False', 'PortMappingRefused')
+    case 'unusable':
+      return set('False', 'PortMappingNotBelieved')
+    case 'silent':
+      return set('False', 'RouterMapsNoPorts')
+  }
 }
 
 function fitted({ message, reason }: Failure): Failure {

@@ -32,7 +32,7 @@ import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
 import { HeardLinks, type LinkHealth, type Probing } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
-import type { Relays } from '../reach/reach.ts'
+import type { PortMappingView, Relays } from '../reach/reach.ts'
 import { planStatus } from './plan-status.ts'
 
 export interface StatusInit {
@@ -45,6 +45,8 @@ export interface StatusInit {
   readonly publicName?: () => PublicNameView | undefined
   /** Relays for links that nothing else reaches. Absent: there are none. */
   readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed'>
+  /** What is known of the router in front of this node (PortMappings). */
+  readonly portMapping?: () => PortMappingView | undefined
   /** The loop whose state the status reports. */
   readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure' | 'withdrawn'>
 }
@@ -116,6 +118,7 @@ export class StatusLoop {
     probing.measure(lanes, laneStates, before)
     const health = probing.health()
     const publicName = this.#init.publicName?.()
+    const portMapping = this.#init.portMapping?.()
     const gateway = planStatus({
       node: config.node,
       version: config.version,
@@ -132,6 +135,7 @@ export class StatusLoop {
       ...(this.#init.lanes.withdrawn ? { flowsWith: probing.busyClusters() } : {}),
       ...rotationOf(this.#init.rotation?.()),
       ...(publicName === undefined ? {} : { publicName }),
+      ...(portMapping === undefined ? {} : { portMapping }),
       ...natOf(this.#init.relays),
       conditions: this.#present()?.status?.conditions ?? [],
     })

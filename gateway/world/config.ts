@@ -30,6 +30,8 @@ export interface GatewayLaneConfig {
   readonly publicPort?: number
   /** The gateway offers to relay, if it can be called from outside. Absent: it does not. */
   readonly relay?: true
+  /** The gateway asks no router for ports outside. Absent: it does if it cannot be called (planPortMapping()). */
+  readonly portMapping?: false
 }
 
 export interface GatewayConfig {

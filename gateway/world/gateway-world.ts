@@ -128,6 +128,8 @@ export interface GatewayWorld {
   readonly triesDirect?: ReadonlySet<string>
   /** Where far ends of relayed links can be called without the relay, by linkKey(), proven by probes. Absent: nowhere. */
   readonly punched?: ReadonlyMap<string, AddressPort>
+  /** Where the router in front of this node leads calls for far gateways of this lane's own number. Absent: nowhere. */
+  readonly mapped?: AddressPort
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }

@@ -57,7 +57,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     transitions: counter('transitions', 'State changes of a connection, by new state.', [...PEER, 'state']),
     links: gauge(
       'links',
-      'Links that are up, by rung: direct, punched through the NATs of both ends, relayed by a member, or tcp-443.',
+      'Links that are up, by rung: direct, port-mapped by a router, punched through NATs, relayed, or tcp-443.',
       ['rung'],
     ),
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),

@@ -9,6 +9,7 @@ import {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
+  ANNOTATION_PORT_MAPPING,
   ANNOTATION_RELAY,
   LABEL_GATEWAY,
   LANE_LEASE_PREFIX,
@@ -119,6 +120,7 @@ function gatewayLabel(): readonly ManifestObject[] {
           [ANNOTATION_PUBLIC_PORT, 'public ports'],
           [ANNOTATION_LISTEN_PORT, 'listen ports'],
           [ANNOTATION_RELAY, 'offer to relay'],
+          [ANNOTATION_PORT_MAPPING, 'questions to routers'],
         ].map(([key = '', what = '']) => ({
           expression: stays('annotations', key),
           message: `a node must not change annotation ${key}: it does not decide its ${what}`,

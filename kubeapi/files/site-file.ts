@@ -167,6 +167,7 @@ const siteSchema = z.strictObject(
               publicPort: integer(1, MAX_FIRST_PORT).optional(),
               listenPort: integer(1, MAX_FIRST_PORT).optional(),
               relay: z.literal(true, { error: 'true' }).optional(),
+              portMapping: z.literal(false, { error: 'false' }).optional(),
             },
             { error: 'a map' },
           ),
@@ -286,14 +287,17 @@ function onlyBadRows(path: string, value: unknown, issues: readonly z.core.$ZodI
 
 /** The row with what is wrong with it. */
 function asWritten(node: string, row: unknown): SiteGateway {
-  const { lane, publicAddress, publicPort, listenPort, relay, node: _node, ...others } = row as Record<string, unknown>
+  const { node: _node, lane, publicAddress, publicPort, ...rest } = row as Record<string, unknown>
+  const { listenPort, relay, portMapping, ...others } = rest
   const number = (value: unknown): number | undefined =>
     value === undefined || typeof value === 'number' ? value : Number.NaN
-  const isOfferBad = relay !== undefined && relay !== true
+  const isOfferBad = (relay !== undefined && relay !== true) || (portMapping !== undefined && portMapping !== false)
   const whole = Object.keys(others).length > 0 || isOfferBad ? row : publicAddress
   const address = whole === undefined || typeof whole === 'string' ? whole : `${typeof whole} ${JSON.stringify(whole)}`
   const offer = relay === true ? (true as const) : undefined
-  const calls = { publicAddress: address, publicPort: number(publicPort), listenPort: number(listenPort), relay: offer }
+  const ports = { publicPort: number(publicPort), listenPort: number(listenPort) }
+  const off = portMapping === false ? (false as const) : undefined
+  const calls = { publicAddress: address, ...ports, relay: offer, portMapping: off }
   const stated = number(lane)
   return { node, ...(stated === undefined ? {} : { lane: stated }), ...calledAt(calls) }
 }

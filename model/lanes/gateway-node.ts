@@ -7,10 +7,12 @@ import type { ReasonCode } from '../reasons/reasons.ts'
 import { MAX_LANE, isLaneNumber } from './lane-number.ts'
 import {
   ANNOTATION_LISTEN_PORT,
+  ANNOTATION_PORT_MAPPING,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
   ANNOTATION_RELAY,
   type CalledAt,
+  NO_PORT_MAPPING_VALUE,
   RELAY_VALUE,
   calledAt,
   firstPortProblem,
@@ -225,7 +227,11 @@ function statedCalls({ metadata: { name, annotations = {} } }: Node, overlayPort
   const relay = offer === undefined ? undefined : true
   const listenPort = portOf(ANNOTATION_LISTEN_PORT, 'listen')
   if (relay !== undefined) refuse(ANNOTATION_RELAY, relayProblem({ listenPort, publicPort }, overlayPort))
-  return calledAt({ publicAddress, publicPort, listenPort, relay })
+  const mapping = annotations[ANNOTATION_PORT_MAPPING]
+  if (mapping !== undefined && mapping !== NO_PORT_MAPPING_VALUE)
+    refuse(ANNOTATION_PORT_MAPPING, `expected ${NO_PORT_MAPPING_VALUE}, or no such annotation`)
+  const portMapping = mapping === undefined ? undefined : false
+  return calledAt({ publicAddress, publicPort, listenPort, relay, portMapping })
 }
 
 /** The first port on which the gateway of this Node listens. Undefined if the Node states none that is usable. */
@@ -252,6 +258,7 @@ export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]):
     [ANNOTATION_PUBLIC_PORT]: _publicPort,
     [ANNOTATION_LISTEN_PORT]: _listenPort,
     [ANNOTATION_RELAY]: _relay,
+    [ANNOTATION_PORT_MAPPING]: _portMapping,
     ...otherAnnotations
   } = annotations
   const label = row === undefined ? {} : { [LABEL_GATEWAY]: row.lane?.toString() ?? ANY_LANE_VALUE }
@@ -263,11 +270,13 @@ export function withGatewayLabels(node: Node, gateways: readonly NodeGateway[]):
 }
 
 /** The annotations that state this. */
-export function callAnnotations({ publicAddress, publicPort, listenPort, relay }: CalledAt): Record<string, string> {
+export function callAnnotations(calls: CalledAt): Record<string, string> {
+  const { publicAddress, publicPort, listenPort, relay, portMapping } = calls
   return {
     ...(publicAddress === undefined ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }),
     ...(publicPort === undefined ? {} : { [ANNOTATION_PUBLIC_PORT]: String(publicPort) }),
     ...(listenPort === undefined ? {} : { [ANNOTATION_LISTEN_PORT]: String(listenPort) }),
     ...(relay === undefined ? {} : { [ANNOTATION_RELAY]: RELAY_VALUE }),
+    ...(portMapping === undefined ? {} : { [ANNOTATION_PORT_MAPPING]: NO_PORT_MAPPING_VALUE }),
   }
 }

@@ -31,6 +31,12 @@ export const CAPABILITY_SIZED_PROBES = 'sized-probes'
  */
 export const CAPABILITY_RELAY = 'relay'
 
+/**
+ * Capability of an Endpoint: a router leads calls to its gateway, at the first of its observed candidates. A gateway of
+ * an earlier release calls there, too, and ignores this.
+ */
+export const CAPABILITY_PORT_MAPPED = 'port-mapped'
+
 export function isLaneNumber(value: number): boolean {
   return Number.isInteger(value) && value >= 0 && value <= MAX_LANE
 }

@@ -1,13 +1,15 @@
 /** By which rung of reach the packets of a link travel. Pure. */
 import type { ConnectionStatus, Endpoint, EndpointCandidate } from '../model.ts'
+import { CAPABILITY_PORT_MAPPED } from './lane-number.ts'
 import { RUNG_TCP_443 } from './relay-address.ts'
 
 /**
- * Direct: at least one end can be called, by whatever NAT. Punched: neither can, but each sends to the place that the
+ * Direct: at least one end can be called, by whatever NAT. Port-mapped: neither can, but a router leads calls to one of
+ * the two. Punched: neither can, but each sends to the place that the
  * NAT in front of the other one has given it. Relayed: the gateway of a third member forwards the packets. By TCP 443: a relay on that
  * port forwards them.
  */
-export const LINK_RUNGS = ['direct', 'punched', 'relayed', RUNG_TCP_443] as const
+export const LINK_RUNGS = ['direct', 'port-mapped', 'punched', 'relayed', RUNG_TCP_443] as const
 export type LinkRung = (typeof LINK_RUNGS)[number]
 
 /** True for a gateway behind NAT that no outside gateway can call, as far as its candidates show. */
@@ -29,5 +31,6 @@ export function linkRung(
   if (usingRelay?.startsWith(RUNG_TCP_443) === true) return RUNG_TCP_443
   if (usingRelay !== undefined) return 'relayed'
   const isHiddenEnd = (end: Endpoint | undefined): boolean => end !== undefined && isHidden(end.spec.candidates)
-  return usingNat && isHiddenEnd(own) && isHiddenEnd(far) ? 'punched' : 'direct'
+  if (!usingNat || !isHiddenEnd(own) || !isHiddenEnd(far)) return 'direct'
+  return [own, far].some((end) => end?.spec.capabilities.includes(CAPABILITY_PORT_MAPPED)) ? 'port-mapped' : 'punched'
 }

@@ -28,6 +28,9 @@ export const ANNOTATION_LISTEN_PORT = 'sealane.io/listen-port'
 /** With the value RELAY_VALUE: the gateway of this Node forwards packets between others that cannot be called. */
 export const ANNOTATION_RELAY = 'sealane.io/relay'
 export const RELAY_VALUE = 'true'
+/** With the value NO_PORT_MAPPING_VALUE: the gateway of this Node asks no router for ports outside. */
+export const ANNOTATION_PORT_MAPPING = 'sealane.io/port-mapping'
+export const NO_PORT_MAPPING_VALUE = 'false'
 
 /** What an operator states about the calls to a gateway. */
 export interface CalledAt {
@@ -42,6 +45,8 @@ export interface CalledAt {
   readonly listenPort?: number
   /** The gateway offers to relay between gateways that cannot be called. Absent: it does not. */
   readonly relay?: true
+  /** The gateway asks no router for ports outside. Absent: it does if it cannot be called from outside. */
+  readonly portMapping?: false
 }
 
 export const PUBLIC_ADDRESS_EXPECTED = 'an IPv4 address or a DNS name such as gw.example.org'
@@ -145,12 +150,14 @@ export function isCalledAlike(a: Undefinable<CalledAt>, b: Undefinable<CalledAt>
 }
 
 /** The fields that are set, without undefined ones. */
-export function calledAt({ publicAddress, publicPort, listenPort, relay }: Undefinable<CalledAt>): CalledAt {
+export function calledAt(calls: Undefinable<CalledAt>): CalledAt {
+  const { publicAddress, publicPort, listenPort, relay, portMapping } = calls
   return {
     ...(publicAddress === undefined ? {} : { publicAddress }),
     ...(publicPort === undefined ? {} : { publicPort }),
     ...(listenPort === undefined ? {} : { listenPort }),
     ...(relay === undefined ? {} : { relay }),
+    ...(portMapping === undefined ? {} : { portMapping }),
   }
 }
 

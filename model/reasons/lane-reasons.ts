@@ -73,6 +73,26 @@ export const LANE_REASONS = {
     todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
     shows: ['condition NatMappingKept of Gateway'],
   },
+  PortMapped: {
+    means: 'The router in front of a gateway leads calls from outside to it.',
+    todo: 'Nothing.',
+    shows: ['condition PortMapped of Gateway'],
+  },
+  PortMappingRefused: {
+    means: 'The router in front of a gateway that cannot be called refuses to map a port (PCP, NAT-PMP).',
+    todo: 'Nothing, if relays suffice. Otherwise allow it at the router, or forward the UDP ports of the gateway.',
+    shows: ['condition PortMapped of Gateway'],
+  },
+  PortMappingNotBelieved: {
+    means: 'The router in front of a gateway maps a port at another address than that which the broker sees.',
+    todo: 'Nothing, if relays suffice. Mostly the router is behind another NAT: forward the UDP ports there.',
+    shows: ['condition PortMapped of Gateway'],
+  },
+  RouterMapsNoPorts: {
+    means: 'The router in front of a gateway that cannot be called answers neither PCP nor NAT-PMP.',
+    todo: 'Nothing, if relays suffice. Otherwise switch it on at the router, or forward the UDP ports of the gateway.',
+    shows: ['condition PortMapped of Gateway'],
+  },
   BothNatsVary: {
     means: 'A link stays relayed: the NATs of both ends give each destination another port, so no direct way is tried.',
     todo: 'Set one of the two NATs to keep ports, or forward the UDP ports of one gateway, to do without the relay.',

@@ -86,8 +86,8 @@ export function observedMapping(observations: readonly Observation[]): NatMappin
 }
 
 /** Two NATs that give each destination another place: each end would have to guess the other's port. */
-export function isHopeless(own: NatMapping, far: NatMapping): boolean {
-  return own === 'addressDependent' && far === 'addressDependent'
+export function isHopeless({ own, far, isMapped }: Pick<PunchFacts, 'own' | 'far' | 'isMapped'>): boolean {
+  return isMapped !== true && own === 'addressDependent' && far === 'addressDependent'
 }
 
 /** Packets to an address that has not answered yet, from all links of this node. */
@@ -175,6 +175,8 @@ export interface PunchFacts {
   readonly own: NatMapping
   /** Since when both ends are bound at a relay. Undefined: they are not. */
   readonly sharedSinceMs: number | undefined
+  /** A router leads calls to one of the two ends, whatever its NAT does otherwise. Absent: none does. */
+  readonly isMapped?: boolean
 }
 
 export interface PunchInit {
@@ -242,6 +244,10 @@ export class Punch {
 
   /** Takes what is known now. */
   know(facts: PunchFacts): void {
+    // Another way may be open since, so the next try does not wait for its time.
+    if (facts.isMapped === true && this.#facts.isMapped !== true) {
+      this.#againMs = Math.min(this.#againMs, this.#triedMs + TRIES_APART_MS)
+    }
     this.#facts = facts
   }
 
@@ -252,7 +258,7 @@ export class Punch {
       return Math.min(this.#state.untilMs, ...[...this.#state.places.values()].map(({ dueMs }) => dueMs))
     }
     const { sharedSinceMs } = this.#facts
-    if (sharedSinceMs === undefined || this.#isHopeless()) return this.#againMs
+    if (sharedSinceMs === undefined || this.#isHopeless()) return Infinity
     const sharedMs = nowMs - sharedSinceMs
     const isUnused = this.#isUnused(sharedSinceMs, sharedMs)
     const apartMs = this.#triedMs + TRIES_APART_MS
@@ -305,7 +311,7 @@ export class Punch {
   }
 
   #isHopeless(): boolean {
-    return isHopeless(this.#facts.own, this.#facts.far)
+    return isHopeless(this.#facts)
   }
 
   #isDue(nowMs: number): boolean {

@@ -62,6 +62,8 @@ export interface WantedInit {
   readonly ports: ReadonlyMap<number, number>
   /** Where the far ends of links say that they can be called, by linkKey(). Absent: nowhere. */
   readonly places?: ReadonlyMap<string, readonly AddressPort[]>
+  /** Links, by linkKey(), with an end to which a router leads calls. Absent: none. */
+  readonly mapped?: ReadonlySet<string>
   /** Whether a probe may go to a place. Absent: to none. */
   readonly mayProbe?: (at: AddressPort) => boolean
 }
@@ -88,6 +90,7 @@ export class RelayCalls {
   readonly #budget = new ProbeBudget()
   #punches: ReadonlyMap<string, LinkPunch> = new Map()
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
+  #mapped: ReadonlySet<string> = new Set()
   #mayProbe: (at: AddressPort) => boolean = () => false
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
@@ -104,10 +107,11 @@ export class RelayCalls {
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports, places = new Map(), mayProbe = () => false }: WantedInit,
+    { own, ports, places = new Map(), mapped = new Set(), mayProbe = () => false }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
     this.#places = places
+    this.#mapped = mapped
     this.#mayProbe = mayProbe
     const calls = new Map<string, Call>()
     for (const want of own === undefined ? [] : wants) {
@@ -185,8 +189,7 @@ export class RelayCalls {
     if ([...this.#calls.values()].some(({ want }) => want.key === key && want.isTransit === true)) return 'topology'
     const one = [...this.#punches.values()].find((punch) => punch.key === key)
     if (one === undefined) return 'searching'
-    const { far, own } = this.#factsOf(one, this.mapping())
-    if (isHopeless(own, far)) return 'bothDependent'
+    if (isHopeless(this.#factsOf(one, this.mapping()))) return 'bothDependent'
     return one.punch.hasFailed ? 'unanswered' : 'searching'
   }
 
@@ -273,11 +276,16 @@ export class RelayCalls {
       return want.key === key && state.is === 'bound' && state.far !== undefined ? [state.far] : []
     })
     // A try has room for few places, and through a NAT only that which a relay sees is of use.
-    const places = [...seen.map(({ at }) => at), ...(this.#places.get(key) ?? [])]
+    const stated = this.#places.get(key) ?? []
+    // What a relay sees of a symmetric NAT is of no use, and a mapped port is.
+    const places = this.#mapped.has(key)
+      ? [...stated, ...seen.map(({ at }) => at)]
+      : [...seen.map(({ at }) => at), ...stated]
     const far = seen.find(({ mapping }) => mapping !== 'unknown')?.mapping ?? 'unknown'
     // Both ends know the same bindings, in whatever order they made them.
     const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))
-    return { places, own, far, sharedSinceMs: known.length === 0 ? undefined : Math.min(...known) }
+    const sharedSinceMs = known.length === 0 ? undefined : Math.min(...known)
+    return { places, own, far, sharedSinceMs, isMapped: this.#mapped.has(key) }
   }
 
   #sendPackets(lane: number, packets: readonly PunchPacket[]): void {

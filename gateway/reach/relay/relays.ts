@@ -38,7 +38,14 @@ import {
   healthKey,
   loopDeps,
 } from '../../world/world.ts'
-import { isOwnLaneHidden, ownAddresses, placeValidator, planCandidates, seeksRelays } from '../plan-candidates.ts'
+import {
+  isOwnLaneHidden,
+  isPortMapped,
+  ownAddresses,
+  placeValidator,
+  planCandidates,
+  seeksRelays,
+} from '../plan-candidates.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
@@ -67,6 +74,7 @@ interface PlannedLane {
     readonly hidden: boolean
     readonly relays?: true
     readonly via?: readonly string[]
+    readonly portMapped?: true
     readonly candidates: readonly EndpointCandidate[]
   })[]
 }
@@ -115,6 +123,8 @@ export class Relays {
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
+  /** Links, by linkKey(), with an end to which a router leads calls. */
+  #mapped: ReadonlySet<string> = new Set()
   /** Where far ends say that they can be called, by linkKey(). */
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #triesDirect: ReadonlySet<string> = new Set()
@@ -220,6 +230,9 @@ export class Relays {
     })
     const isTried = [...this.#triesDirect].some((key) => !before.has(key))
     if (isTried || this.#calls.punched().size < punched.size) this.#init.onChange()
+    const isOwnMapped = isPortMapped(world, own)
+    const ends = lanes.flatMap((lane) => lane.links)
+    this.#mapped = new Set(ends.filter(({ portMapped = isOwnMapped }) => portMapped).map(linkKey))
     this.#places = new Map(
       [...candidatesOf].map(([key, candidates]) => [
         key,
@@ -263,7 +276,7 @@ export class Relays {
     this.#web.apply({ links: webLinks, own, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
     const asking = wants.length > 0 ? own : undefined
-    await this.#calls.apply(wants, { own: asking, ports, places: this.#places, mayProbe }, signal)
+    await this.#calls.apply(wants, { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe }, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
     if (dueMs !== Infinity) this.#wake.at(dueMs)

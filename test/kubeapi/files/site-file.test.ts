@@ -108,6 +108,7 @@ t.test('a gateway behind a router: a name, and ports inside and outside', async 
     { node: 'gw', ...calls },
   ])
   t.strictSame(read('{ node: gw, relay: true }'), [{ node: 'gw', relay: true }])
+  t.strictSame(read('{ node: gw, portMapping: false }'), [{ node: 'gw', portMapping: false }])
   const two = (a: string, b: string): string =>
     `{ node: a, publicAddress: gw.example.org${a} }, { node: b, publicAddress: gw.example.org${b} }`
   t.equal(read(two('', ', publicPort: 4508')).length, 2, 'eight ports each')
@@ -123,6 +124,7 @@ t.test('a gateway behind a router: a name, and ports inside and outside', async 
     ],
     ['{ node: gw, publicPort: 65529 }', 'spec.gateways[0].publicPort: expected 1 to 65528, got 65529'],
     ['{ node: gw, relay: yes }', 'spec.gateways[0].relay: expected true, got'],
+    ['{ node: gw, portMapping: off }', 'spec.gateways[0].portMapping: expected false, got'],
     [
       '{ node: gw, relay: true, listenPort: 4593 }',
       'spec.gateways[0].relay: ports 4600 to 4799 are for relayed packets, and 4593 to 4600 are for lanes',

@@ -111,6 +111,17 @@ t.test('a name and ports', async (t) => {
   t.equal(gatewayProblem(gateway, 51_828), undefined)
 })
 
+t.test('no questions to routers', async (t) => {
+  const saying = (text: string) => node({ 'sealane.io/gateway': 'true' }, { 'sealane.io/port-mapping': text })
+  t.strictSame(gatewayLabel(saying('false')), { lane: 'any', portMapping: false })
+  const message = 'Node n1: annotation sealane.io/port-mapping "off": expected false, or no such annotation'
+  t.throws(() => gatewayLabel(saying('off')), { message })
+  const stated = withGatewayLabels(node({}), [{ node: 'n1', portMapping: false }]).metadata.annotations
+  t.equal(stated?.['sealane.io/port-mapping'], 'false')
+  const none = withGatewayLabels(saying('false'), [{ node: 'n1' }]).metadata.annotations
+  t.equal(none?.['sealane.io/port-mapping'], undefined)
+})
+
 t.test('an offer to relay', async (t) => {
   const offering = (annotations: Record<string, string>) =>
     node({ 'sealane.io/gateway': 'true' }, { 'sealane.io/relay': 'true', ...annotations })

@@ -39,6 +39,7 @@ class Nat {
   readonly #mapped = new Map<string, number>()
   /** Destinations of packets, by mapped port. */
   readonly #sent = new Map<number, Set<string>>()
+  #led: number | undefined
 
   constructor(kind: NatKind, address: string) {
     this.#kind = kind
@@ -54,8 +55,17 @@ class Nat {
     return `${this.#address}:${port}`
   }
 
+  /** A router's mapping: whoever sends to this port outside gets through, and is answered from there. */
+  leads(port: number): void {
+    this.#led = port
+  }
+
   lets(from: string, to: string): boolean {
     const [address = '', port] = to.split(':')
+    if (this.#led !== undefined && to === `${this.#address}:${this.#led}`) {
+      this.#mapped.set(from, this.#led)
+      return true
+    }
     const sent = this.#sent.get(Number(port))
     if (address !== this.#address || sent === undefined) return false
     const isKnown = [...sent].some((one) => one.split(':')[0] === from.split(':')[0])
@@ -133,6 +143,26 @@ t.test('which pairs of NATs find a place', async (t) => {
   const hopeless = new Pair([SYMMETRIC, SYMMETRIC])
   hopeless.run(120_000)
   t.equal(hopeless.packets, 0, 'not tried at all')
+})
+
+t.test('two symmetric NATs, of which one has a router that leads calls inside', async (t) => {
+  const pair = new Pair([SYMMETRIC, SYMMETRIC])
+  pair.run(30_000)
+  t.equal(pair.packets, 0, 'not tried before')
+  const [a, b] = pair.ends
+  const [sharedSinceMs, far] = [pair.nowMs - 30_000, 'addressDependent'] as const
+  const mapped = parseAddressPort('198.51.100.1:4500')
+  a.nat.leads(mapped.port)
+  b.punch.know({ places: [mapped, a.seen], own: far, far, sharedSinceMs, isMapped: true })
+  a.punch.know({ places: [b.seen], own: far, far, sharedSinceMs, isMapped: true })
+  pair.run(1500)
+  t.strictSame(b.punch.place, mapped, 'found at once, not at the next time of the schedule')
+  t.ok(a.punch.place, 'by both ends')
+
+  const alone = new Pair([SYMMETRIC, SYMMETRIC])
+  const [end] = alone.ends
+  end.punch.know({ places: [mapped], own: far, far, sharedSinceMs: undefined, isMapped: true })
+  t.equal(end.punch.dueMs(alone.nowMs), Infinity, 'nothing is due while the ends share no relay')
 })
 
 t.test('lost packets', async (t) => {

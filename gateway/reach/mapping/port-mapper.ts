@@ -1,0 +1,325 @@
+/**
+ * Gets ports outside from one router, and keeps them. A state machine without a socket.
+ *
+ *   quiet ──a port is wanted, or to be renewed──► asking ──an answer──► quiet, until half of the lifetime is over
+ *     ▲                                            │  │
+ *     │                              refused: wait │  │ no answer: the other protocol, then wait
+ *     └────────────────────────────────────────────┴──┘
+ *
+ * One question is under way at a time. PCP comes first: a router that knows NAT-PMP alone says so at once (RFC 6887
+ * appendix A). What a router answers is only a claim: the caller decides whether a place is used, and probes or a
+ * handshake through the place prove it.
+ */
+import { type Address, type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import {
+  type MappingAnswer,
+  type MappingProtocol,
+  decodeMapping,
+  encodeNatPmpAddress,
+  encodeNatPmpMap,
+  encodePcpMap,
+} from './mapping-frame.ts'
+
+/** A gateway that is killed leaves its mappings in the router for so long at most. */
+export const LIFETIME_SECONDS = 600
+/** A router that has restarted has forgotten its mappings; a gateway learns that by its next question. */
+export const RENEW_MS = 120_000
+const SOONEST_RENEWAL_MS = 10_000
+/** The pauses after a question and its repetitions (RFC 6886 section 3.1, fewer). */
+const PAUSES_MS = [250, 500, 1000, 2000] as const
+/** More messages than that to one question are no answers, but a flood. */
+export const MOST_MESSAGES = 32
+/** The pause after a router has not answered, or has refused; it doubles up to the longest. */
+export const PAUSE_MS = 60_000
+export const LONGEST_PAUSE_MS = 1_800_000
+/** Clocks of routers are slow or fast by a little. */
+const EPOCH_SLACK_SECONDS = 10
+
+const PCP_RESULTS: Readonly<Record<number, string>> = {
+  2: 'not authorized',
+  3: 'malformed request',
+  4: 'MAP is not supported',
+  7: 'network failure',
+  8: 'no resources',
+  9: 'UDP is not supported',
+  10: 'too many mappings',
+  11: 'the port outside is not to be had',
+  12: 'another NAT is between this gateway and the router',
+}
+const NATPMP_RESULTS: Readonly<Record<number, string>> = {
+  2: 'not authorized',
+  3: 'network failure',
+  4: 'no resources',
+  5: 'mappings are not supported',
+}
+
+export interface PortMapperInit {
+  /** NONCE_BYTES octets for the mapping of a port, the same ones after a restart of this process. */
+  readonly nonce: (port: number) => Buffer
+}
+
+/** What is known of the router. */
+export type RouterState =
+  | { readonly is: 'asking' }
+  | { readonly is: 'mapped' }
+  | { readonly is: 'refused'; readonly why: string }
+  | { readonly is: 'silent' }
+
+interface Mapping {
+  readonly outside: AddressPort
+  /** Until when the router keeps it, and when to ask again. Monotonic milliseconds. */
+  readonly untilMs: number
+  readonly renewMs: number
+}
+
+type Topic = { readonly is: 'address' } | { readonly is: 'map' | 'release'; readonly port: number }
+
+interface Question {
+  readonly topic: Topic
+  sent: number
+  messages: number
+  dueMs: number
+}
+
+export class PortMapper {
+  readonly #init: PortMapperInit
+  #wanted: readonly number[] = []
+  readonly #mappings = new Map<number, Mapping>()
+  #protocol: MappingProtocol = 'pcp'
+  /** The protocols that have not been answered since the last answer. */
+  #silent = new Set<MappingProtocol>()
+  #question: Question | undefined
+  /** Ports that the router has refused: when to ask again, and the pause after the next refusal. */
+  readonly #refusals = new Map<number, { readonly untilMs: number; readonly pauseMs: number }>()
+  /** NAT-PMP alone: the router's address outside, and when it was said. */
+  #address: { readonly is: Address; readonly atMs: number } | undefined
+  #epoch: { readonly seconds: number; readonly atMs: number } | undefined
+  #state: RouterState = { is: 'asking' }
+  #quietUntilMs = -Infinity
+  #pauseMs = PAUSE_MS
+
+  constructor(init: PortMapperInit) {
+    this.#init = init
+  }
+
+  get state(): RouterState {
+    return this.#state
+  }
+
+  /** The protocol that is spoken with it now. */
+  get protocol(): MappingProtocol {
+    return this.#protocol
+  }
+
+  /** A question is under way, so messages of the router count. */
+  get isAsking(): boolean {
+    return this.#question !== undefined
+  }
+
+  /** Takes the ports of this node that are to be reached from outside. */
+  want(ports: readonly number[]): void {
+    this.#wanted = [...new Set(ports)].sort((a, b) => a - b)
+  }
+
+  /** The places outside, by the port of this node. */
+  mapped(nowMs: number): ReadonlyMap<number, AddressPort> {
+    return new Map([...this.#mappings].flatMap(([port, one]) => (nowMs < one.untilMs ? [[port, one.outside]] : [])))
+  }
+
+  /** The question to send now, from the address `client`. Undefined: none is due. */
+  next(nowMs: number, client: Address): Buffer | undefined {
+    if (this.#question !== undefined && nowMs >= this.#question.dueMs && this.#question.sent >= PAUSES_MS.length)
+      this.unanswered(nowMs)
+    if (this.#question === undefined) {
+      const topic = this.#topic(nowMs)
+      if (topic === undefined) return undefined
+      this.#question = { topic, sent: 0, messages: 0, dueMs: nowMs }
+    }
+    const question = this.#question
+    if (nowMs < question.dueMs) return undefined
+    question.dueMs = nowMs + (PAUSES_MS[question.sent] ?? 0)
+    question.sent += 1
+    return this.#encode(question.topic, client)
+  }
+
+  /** When next() is to be called again, in milliseconds of the monotonic clock. */
+  dueMs(nowMs: number): number {
+    if (this.#question !== undefined) return this.#question.dueMs
+    const renewals = this.#wanted.map((port) => this.#portDueMs(port) ?? nowMs)
+    const isReleasing = [...this.#mappings.keys()].some((port) => !this.#wanted.includes(port))
+    const dueMs = Math.min(...renewals, isReleasing ? nowMs : Infinity)
+    return Math.max(dueMs, this.#quietUntilMs)
+  }
+
+  /** Takes a message of the router. Returns whether something has changed. */
+  take(bytes: Buffer, nowMs: number): boolean {
+    const question = this.#question
+    if (question === undefined) return false
+    const answer = decodeMapping(bytes)
+    if (answer === undefined || !this.#fits(answer, question.topic)) {
+      question.messages += 1
+      if (question.messages < MOST_MESSAGES) return false
+      this.unanswered(nowMs)
+      return true
+    }
+    this.#question = undefined
+    if (answer.is === 'unknownVersion') {
+      this.#silence(answer.of, nowMs)
+      return true
+    }
+    this.#silent.clear()
+    this.#look(answer.epoch, nowMs)
+    if (answer.result === 0) this.#granted(answer, question.topic, nowMs)
+    else this.#refused(answer, question.topic, nowMs)
+    return true
+  }
+
+  /** The router does not answer the question that is under way. */
+  unanswered(nowMs: number): void {
+    if (this.#question === undefined) return
+    const { topic } = this.#question
+    this.#question = undefined
+    if (topic.is === 'release') this.#mappings.delete(topic.port)
+    else this.#silence(this.#protocol, nowMs)
+  }
+
+  /** Nothing listens at the router, or there is no way to it. */
+  unreachable(nowMs: number): void {
+    if (this.#question === undefined) this.#wait({ is: 'silent' }, nowMs)
+    else this.unanswered(nowMs)
+  }
+
+  /** Messages that end all mappings. Nothing is mapped after this, as far as this side knows. */
+  release(client: Address): readonly Buffer[] {
+    const ports = [...this.#mappings.keys()]
+    const messages = ports.map((port) => this.#encode({ is: 'release', port }, client))
+    this.#mappings.clear()
+    this.#question = undefined
+    this.#wanted = []
+    return messages
+  }
+
+  #topic(nowMs: number): Topic | undefined {
+    const leaving = [...this.#mappings.keys()].find((port) => !this.#wanted.includes(port))
+    if (nowMs < this.#quietUntilMs) return undefined
+    if (leaving !== undefined) return { is: 'release', port: leaving }
+    const port = this.#wanted.find((one) => nowMs >= (this.#portDueMs(one) ?? -Infinity))
+    if (port === undefined) return undefined
+    const isOld = nowMs - (this.#address?.atMs ?? -Infinity) >= SOONEST_RENEWAL_MS
+    return this.#protocol === 'natPmp' && isOld ? { is: 'address' } : { is: 'map', port }
+  }
+
+  /** Undefined: at once. */
+  #portDueMs(port: number): number | undefined {
+    return this.#refusals.get(port)?.untilMs ?? this.#mappings.get(port)?.renewMs
+  }
+
+  #encode(topic: Topic, client: Address): Buffer {
+    if (topic.is === 'address') return encodeNatPmpAddress()
+    const { port } = topic
+    const lifetimeSeconds = topic.is === 'release' ? 0 : LIFETIME_SECONDS
+    const question = { inside: port, outside: this.#outside(port), lifetimeSeconds }
+    if (this.#protocol === 'natPmp') return encodeNatPmpMap(question)
+    return encodePcpMap(question, { client, nonce: this.#init.nonce(port) })
+  }
+
+  /** All ports are to have the same distance to those outside: far ends know one number (linkPort()). */
+  #outside(port: number): number {
+    const [first] = [...this.#mappings].sort(([a], [b]) => a - b)
+    const known = this.#mappings.get(port)?.outside.port
+    const wanted = known ?? port + (first === undefined ? 0 : first[1].outside.port - first[0])
+    return wanted >= 1 && wanted <= 0xffff ? wanted : port
+  }
+
+  #fits(answer: MappingAnswer, topic: Topic): boolean {
+    switch (answer.is) {
+      case 'unknownVersion':
+        return answer.of === this.#protocol
+      case 'natPmpAddress':
+        return this.#protocol === 'natPmp' && topic.is === 'address'
+      case 'natPmp':
+        return this.#protocol === 'natPmp' && topic.is !== 'address' && answer.inside === topic.port
+      case 'pcp':
+        if (this.#protocol !== 'pcp' || topic.is === 'address' || answer.inside !== topic.port) return false
+        return answer.nonce.equals(this.#init.nonce(topic.port))
+    }
+  }
+
+  /** A router that has restarted counts its seconds from the beginning: it has no mapping any more. */
+  #look(seconds: number, nowMs: number): void {
+    const before = this.#epoch
+    this.#epoch = { seconds, atMs: nowMs }
+    if (before === undefined) return
+    const expected = before.seconds + (nowMs - before.atMs) / 1000
+    if (seconds + EPOCH_SLACK_SECONDS >= expected) return
+    this.#address = undefined
+    for (const [port, one] of this.#mappings) this.#mappings.set(port, { ...one, renewMs: nowMs })
+  }
+
+  #granted(answer: Exclude<MappingAnswer, { is: 'unknownVersion' }>, topic: Topic, nowMs: number): void {
+    if (answer.is === 'natPmpAddress') {
+      this.#address = { is: answer.address, atMs: nowMs }
+      return
+    }
+    if (topic.is === 'address') return
+    if (topic.is === 'release') {
+      this.#mappings.delete(topic.port)
+      return
+    }
+    const address = answer.is === 'pcp' ? answer.address : this.#address?.is
+    if (address === undefined || answer.lifetimeSeconds === 0 || answer.outside === 0) {
+      this.#refusedPort(topic.port, 'it grants no port', nowMs)
+      return
+    }
+    const lifetimeMs = answer.lifetimeSeconds * 1000
+    const renewMs = nowMs + Math.max(SOONEST_RENEWAL_MS, Math.min(RENEW_MS, lifetimeMs / 2))
+    this.#mappings.set(topic.port, {
+      outside: { address, port: answer.outside },
+      // It is not used for longer than it was asked for, whatever the router says.
+      untilMs: nowMs + Math.min(lifetimeMs, LIFETIME_SECONDS * 1000),
+      renewMs,
+    })
+    this.#refusals.delete(topic.port)
+    this.#pauseMs = PAUSE_MS
+    this.#state = { is: 'mapped' }
+  }
+
+  #refused(answer: { readonly result: number }, topic: Topic, nowMs: number): void {
+    const known = this.#protocol === 'pcp' ? PCP_RESULTS : NATPMP_RESULTS
+    const why = known[answer.result] ?? `result ${answer.result}`
+    if (topic.is === 'address') this.#wait({ is: 'refused', why }, nowMs)
+    else if (topic.is === 'release') this.#mappings.delete(topic.port)
+    else this.#refusedPort(topic.port, why, nowMs)
+  }
+
+  /** The others are renewed meanwhile. */
+  #refusedPort(port: number, why: string, nowMs: number): void {
+    const pauseMs = this.#refusals.get(port)?.pauseMs ?? PAUSE_MS
+    this.#mappings.delete(port)
+    this.#refusals.set(port, { untilMs: nowMs + pauseMs, pauseMs: Math.min(2 * pauseMs, LONGEST_PAUSE_MS) })
+    this.#state = { is: 'refused', why }
+  }
+
+  /** The other protocol is next. A router that answers neither is asked again later. */
+  #silence(protocol: MappingProtocol, nowMs: number): void {
+    this.#silent.add(protocol)
+    const other = protocol === 'pcp' ? 'natPmp' : 'pcp'
+    this.#address = undefined
+    this.#protocol = other
+    if (!this.#silent.has(other)) return
+    this.#protocol = 'pcp'
+    this.#silent = new Set()
+    this.#wait({ is: 'silent' }, nowMs)
+  }
+
+  #wait(state: RouterState, nowMs: number): void {
+    this.#state = state
+    this.#quietUntilMs = nowMs + this.#pauseMs
+    this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS)
+  }
+}
+
+/** Whether two maps of mapped() are equal. */
+export function sameMapped(a: ReadonlyMap<number, AddressPort>, b: ReadonlyMap<number, AddressPort>): boolean {
+  return a.size === b.size && [...a].every(([port, at]) => sameAddressPort(at, b.get(port)))
+}

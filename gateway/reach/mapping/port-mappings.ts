@@ -1,0 +1,345 @@
+/**
+ * Asks the router in front of a hidden gateway for ports outside, while the plan says so, and ends the mappings when it
+ * no longer does. Nothing waits for a router: the lane loop reads what is known.
+ */
+import { createHmac, randomBytes } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { mkdir, readFile, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  type Address,
+  type AddressPort,
+  formatAddress,
+  formatAddressPort,
+  parseAddress,
+} from '../../../model/addresses/addresses.ts'
+import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
+import type { Logger } from '../../../runtime/logging/logging.ts'
+import { messageOf, replaceFile } from '../../../runtime/runtime.ts'
+import { type GatewayWorld, loopDeps } from '../../world/world.ts'
+import { type MappingProtocol, NONCE_BYTES, ROUTER_PORT } from './mapping-frame.ts'
+import { type PortMappingPlan, planMappedPlace, planPortMapping } from './plan-port-mapping.ts'
+import { PortMapper, sameMapped } from './port-mapper.ts'
+
+/** What the status says about the router. `unusable`: it states a place that is not believed. */
+export type PortMappingView =
+  | { readonly is: 'asking' | 'silent'; readonly router: string }
+  | { readonly is: 'refused' | 'unusable'; readonly router: string; readonly why: string }
+  | {
+      readonly is: 'mapped'
+      readonly router: string
+      readonly protocol: MappingProtocol
+      readonly place: AddressPort
+      /** A port that is mapped elsewhere than its far ends call. */
+      readonly problem?: string
+    }
+
+export interface PortMappingsInit {
+  /** The node's private directory, where the secret of the mappings' names is kept. */
+  readonly stateDir: string
+  /** known or view has changed. */
+  readonly onChange: () => void
+  /** Absent: the real socket. */
+  readonly openSocket?: OpenRouterSocket
+}
+
+const ROUNDS = { minMs: 2, resyncMs: 30_000, retryMinMs: 200, retryMaxMs: 5000, pokedRetryMs: 200 }
+const FILE = 'port-mapping-secret'
+const SECRET_BYTES = 32
+/** The messages that end mappings are sent twice: nothing waits for their answers. */
+const RELEASE_AGAIN_MS = 100
+const READY_MS = 1000
+
+interface Planned {
+  readonly world: GatewayWorld
+  readonly plan: PortMappingPlan | undefined
+}
+
+/** The router that is asked now. */
+interface AskedRouter {
+  readonly router: Address
+  readonly mapper: PortMapper
+  socket?: RouterSocket | undefined
+  /** From where messages to it go. Absent: the socket is not ready. */
+  client?: Address | undefined
+}
+
+export class PortMappings {
+  readonly #deps: { readonly clock: Clock; readonly logger: Logger }
+  readonly #init: PortMappingsInit
+  readonly #loop: ReconcileLoop
+  readonly #wake: WakeTimer
+  #secret: Buffer | undefined
+  #planned: Planned | undefined
+  #asked: AskedRouter | undefined
+  #mapped: ReadonlyMap<number, AddressPort> = new Map()
+  #view: PortMappingView | undefined
+
+  constructor(deps: { readonly clock: Clock; readonly logger: Logger }, init: PortMappingsInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#wake = new WakeTimer(deps.clock, () => this.#loop.poke())
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'port mapping'), ROUNDS, (signal) => this.#round(signal))
+  }
+
+  /** What the next plan takes from here. */
+  get known(): Pick<GatewayWorld, 'mapped'> {
+    return this.#view?.is === 'mapped' ? { mapped: this.#view.place } : {}
+  }
+
+  /** Undefined: no router is asked. */
+  get view(): PortMappingView | undefined {
+    return this.#view
+  }
+
+  /** Takes the lanes of a round, and the world from which they were planned. */
+  planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly { readonly port: number }[] }): void {
+    const [own] = world.lanes
+    const ports = lanes.map(({ port }) => port)
+    this.#planned = { world, plan: own === undefined ? undefined : planPortMapping(world, own, ports) }
+    if (this.#planned.plan !== undefined || this.#asked !== undefined) this.#loop.poke()
+  }
+
+  /** Keeps the mappings until the signal, and then ends them. */
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#loop.run(signal)
+    } finally {
+      this.#wake.close()
+      await this.#end()
+    }
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const plan = this.#planned?.plan
+    if (this.#asked !== undefined && formatAddress(this.#asked.router) !== routerName(plan)) await this.#end()
+    if (plan === undefined) return
+    this.#secret ??= await this.#readSecret()
+    if (signal.aborted) return
+    this.#asked ??= { router: plan.router, mapper: new PortMapper({ nonce: (port) => this.#nonce(port) }) }
+    this.#asked.mapper.want(plan.ports)
+    this.#step(this.#asked)
+  }
+
+  /** Sends what is due. A socket is open only while a question is under way, so a flood finds none. */
+  #step(asked: AskedRouter): void {
+    const { clock } = this.#deps
+    const nowMs = clock.monotonic()
+    const { mapper } = asked
+    if (mapper.dueMs(nowMs) <= nowMs && asked.socket === undefined) this.#open(asked)
+    if (asked.socket !== undefined && asked.client !== undefined) {
+      const message = mapper.next(nowMs, asked.client)
+      if (message !== undefined) asked.socket.send(message)
+      if (!mapper.isAsking) close(asked)
+    }
+    this.#look(asked, nowMs)
+    const dueMs = mapper.dueMs(nowMs)
+    const isWaiting = asked.socket !== undefined && asked.client === undefined
+    if (dueMs !== Infinity && !isWaiting) this.#wake.at(dueMs)
+  }
+
+  #open(asked: AskedRouter): void {
+    const { clock } = this.#deps
+    const open = this.#init.openSocket ?? openRouterSocket
+    const poke = (): void => this.#loop.poke()
+    asked.socket = open(formatAddress(asked.router), {
+      onReady: (client) => {
+        asked.client = parseAddress(client)
+        poke()
+      },
+      onMessage: (bytes) => {
+        if (asked.mapper.take(bytes, clock.monotonic())) poke()
+        if (!asked.mapper.isAsking) close(asked)
+      },
+      onError: () => {
+        close(asked)
+        asked.mapper.unreachable(clock.monotonic())
+        poke()
+      },
+    })
+  }
+
+  #look({ router, mapper }: AskedRouter, nowMs: number): void {
+    const before = this.#view
+    const mapped = mapper.mapped(nowMs)
+    if (!sameMapped(mapped, this.#mapped)) this.#mapped = mapped
+    this.#view = viewOf(formatAddress(router), mapper, this.#place())
+    if (portMappingText(before) === portMappingText(this.#view)) return
+    const { is } = this.#view
+    this.#deps.logger.info(`port mapping: ${is}`, { address: formatAddress(router), why: portMappingText(this.#view) })
+    this.#init.onChange()
+  }
+
+  #place(): ReturnType<typeof planMappedPlace> {
+    const world = this.#planned?.world
+    const [own] = world?.lanes ?? []
+    return world === undefined || own === undefined ? {} : planMappedPlace(world, own, this.#mapped)
+  }
+
+  /** Ends all mappings at the router, in bounded time. */
+  async #end(): Promise<void> {
+    const asked = this.#asked
+    this.#asked = undefined
+    if (asked === undefined) return
+    close(asked)
+    this.#mapped = new Map()
+    if (this.#view !== undefined) {
+      this.#view = undefined
+      this.#init.onChange()
+    }
+    if (asked.mapper.mapped(this.#deps.clock.monotonic()).size > 0) await this.#release(asked)
+  }
+
+  async #release({ router, mapper }: AskedRouter): Promise<void> {
+    const { clock } = this.#deps
+    const sent = Promise.withResolvers<undefined>()
+    const open = this.#init.openSocket ?? openRouterSocket
+    let cancelAgain = (): void => undefined
+    const socket = open(formatAddress(router), {
+      onReady: (client) => {
+        const messages = mapper.release(parseAddress(client))
+        const send = (): void => messages.forEach((bytes) => socket.send(bytes))
+        send()
+        cancelAgain = clock.setTimer(RELEASE_AGAIN_MS, () => {
+          send()
+          sent.resolve(undefined)
+        })
+      },
+      onMessage: () => undefined,
+      onError: () => sent.resolve(undefined),
+    })
+    const cancel = clock.setTimer(READY_MS, () => sent.resolve(undefined))
+    await sent.promise
+    cancel()
+    cancelAgain()
+    socket.close()
+  }
+
+  /** A router refuses to renew a mapping under another name, also after a restart of this process. */
+  #nonce(port: number): Buffer {
+    const key = this.#secret ?? Buffer.alloc(SECRET_BYTES)
+    return createHmac('sha256', key).update(`UDP ${port}`).digest().subarray(0, NONCE_BYTES)
+  }
+
+  async #readSecret(): Promise<Buffer> {
+    const { stateDir } = this.#init
+    const path = join(stateDir, FILE)
+    const kept = await readFile(path).catch(() => undefined)
+    if (kept?.length === SECRET_BYTES) return kept
+    const made = randomBytes(SECRET_BYTES)
+    try {
+      await mkdir(stateDir, { recursive: true, mode: 0o700 })
+      await replaceFile(path, made)
+    } catch (error) {
+      this.#deps.logger.debug('cannot keep the secret of port mappings', { why: messageOf(error) })
+    }
+    return made
+  }
+}
+
+/** Removes what a gateway that has left needs no longer. `stateDir`: its private directory. */
+export function removeMappingSecret(stateDir: string): Promise<void> {
+  return rm(join(stateDir, FILE), { force: true })
+}
+
+function close(asked: AskedRouter): void {
+  asked.socket?.close()
+  asked.socket = undefined
+  asked.client = undefined
+}
+
+function routerName(plan: PortMappingPlan | undefined): string {
+  return plan === undefined ? '' : formatAddress(plan.router)
+}
+
+function viewOf(
+  router: string,
+  { state, protocol }: PortMapper,
+  { place, problem }: ReturnType<typeof planMappedPlace>,
+) {
+  if (place !== undefined) {
+    return { is: 'mapped', router, protocol, place, ...(problem === undefined ? {} : { problem }) } as const
+  }
+  if (problem !== undefined) return { is: 'unusable', router, why: problem } as const
+  switch (state.is) {
+    case 'refused':
+      return { is: 'refused', router, why: state.why } as const
+    case 'silent':
+      return { is: 'silent', router } as const
+    case 'asking':
+    case 'mapped':
+      return { is: 'asking', router } as const
+  }
+}
+
+/** One clause for the status. Empty if there is nothing to say. */
+export function portMappingText(view: PortMappingView | undefined): string {
+  if (view === undefined) return ''
+  switch (view.is) {
+    case 'asking':
+      return `router ${view.router} is asked for ports outside`
+    case 'silent':
+      return `router ${view.router} maps no ports: it answers neither PCP nor NAT-PMP`
+    case 'refused':
+      return `router ${view.router} refuses: ${view.why}`
+    case 'unusable':
+      return `router ${view.router} is not believed: ${view.why}`
+    case 'mapped': {
+      const name = view.protocol === 'pcp' ? 'PCP' : 'NAT-PMP'
+      const but = view.problem === undefined ? '' : `; ${view.problem}`
+      return `router ${view.router} leads ${formatAddressPort(view.place)} to this gateway (${name})${but}`
+    }
+  }
+}
+
+// The UDP socket that exchanges messages with one router and with no other machine.
+
+export interface RouterSocket {
+  /** Never throws: a message that cannot be sent gets no answer. */
+  send(bytes: Buffer): void
+  close(): void
+}
+
+export interface RouterSocketEvents {
+  /** `client`: the address of this node from which messages to the router go. Called at most once. */
+  onReady(client: string): void
+  onMessage(bytes: Buffer): void
+  /** The socket is closed. Called at most once. Nothing listens at the router, or there is no way to it. */
+  onError(error: Error): void
+}
+
+export type OpenRouterSocket = (router: string, events: RouterSocketEvents) => RouterSocket
+
+/** The kernel drops what comes from elsewhere, because the socket is connected. */
+export const openRouterSocket: OpenRouterSocket = (router, events) => {
+  const socket = createSocket('udp4')
+  let isOpen = true
+  const close = (): void => {
+    if (!isOpen) return
+    isOpen = false
+    socket.close()
+  }
+  const failed = (error: Error): void => {
+    if (!isOpen) return
+    close()
+    events.onError(error)
+  }
+  socket.on('message', (bytes) => {
+    if (isOpen) events.onMessage(bytes)
+  })
+  socket.on('error', failed)
+  socket.on('connect', () => {
+    if (isOpen) events.onReady(socket.address().address)
+  })
+  // With a callback, this would call it in place of the event of a failure.
+  socket.connect(ROUTER_PORT, router)
+  return {
+    send: (bytes) => {
+      if (isOpen)
+        socket.send(bytes, (error) => {
+          if (error instanceof Error) failed(error)
+        })
+    },
+    close,
+  }
+}

@@ -1,0 +1,160 @@
+/** Ports outside from one router: asked for, renewed, given back; and what routers do that lie, flood or are silent. */
+import t from 'tap'
+import {
+  LIFETIME_SECONDS,
+  MOST_MESSAGES,
+  PAUSE_MS,
+  PortMapper,
+  RENEW_MS,
+} from '../../../../gateway/reach/mapping/port-mapper.ts'
+import { formatAddressPort, parseAddress } from '../../../../model/addresses/addresses.ts'
+import { Router, type RouterInit } from './support/router.ts'
+
+const CLIENT = '10.0.0.2'
+
+class Pair {
+  nowMs = 1000
+  sent = 0
+  readonly mapper = new PortMapper({ nonce: (port) => Buffer.from(String(port).padStart(12, '0')) })
+  answers: (question: Buffer) => readonly Buffer[]
+
+  constructor(answers: Router | ((question: Buffer) => readonly Buffer[]), ports: readonly number[] = [4500]) {
+    this.answers =
+      answers instanceof Router
+        ? (question) => {
+            const answer = answers.answer(question, CLIENT)
+            return answer === undefined ? [] : [answer]
+          }
+        : answers
+    this.mapper.want(ports)
+  }
+
+  run(ms: number): this {
+    const untilMs = this.nowMs + ms
+    while (this.nowMs <= untilMs) {
+      const question = this.mapper.next(this.nowMs, parseAddress(CLIENT))
+      if (question === undefined) {
+        const dueMs = this.mapper.dueMs(this.nowMs)
+        this.nowMs = dueMs > this.nowMs ? dueMs : this.nowMs + 1
+        continue
+      }
+      this.sent += 1
+      for (const answer of this.answers(question)) this.mapper.take(answer, this.nowMs)
+    }
+    this.nowMs = untilMs
+    return this
+  }
+
+  get mapped(): Record<number, string> {
+    return Object.fromEntries([...this.mapper.mapped(this.nowMs)].map(([port, at]) => [port, formatAddressPort(at)]))
+  }
+}
+
+const OUTSIDE = '203.0.113.7'
+const router = (init: Partial<RouterInit> = {}): Router => new Router({ speaks: ['pcp'], address: OUTSIDE, ...init })
+
+t.test('ports are mapped by either protocol, and kept', async (t) => {
+  for (const speaks of [['pcp'], ['natPmp'], ['pcp', 'natPmp']] as const) {
+    const one = router({ speaks })
+    const pair = new Pair(one, [4500, 4501]).run(10)
+    t.strictSame(pair.mapped, { 4500: `${OUTSIDE}:4500`, 4501: `${OUTSIDE}:4501` }, speaks.join())
+    t.equal(pair.mapper.protocol, speaks[0])
+    const before = pair.sent
+    pair.run(RENEW_MS - 1000)
+    t.equal(pair.sent, before, 'nothing until they are to be renewed')
+    pair.run(10 * RENEW_MS)
+    t.equal(Object.keys(pair.mapped).length, 2, 'renewed')
+    pair.mapper.want([4501])
+    pair.run(10)
+    t.strictSame(
+      [...one.mappings.values()].map(({ inside }) => inside),
+      [4501],
+      'one is given back',
+    )
+    for (const message of pair.mapper.release(parseAddress(CLIENT))) one.answer(message, CLIENT)
+    t.equal(one.mappings.size, 0, 'all are given back')
+  }
+})
+
+t.test('all ports get the distance of the first one', async (t) => {
+  const one = router({ gives: (inside, wanted) => (inside === 4500 ? 51_000 : wanted) })
+  t.strictSame(new Pair(one, [4500, 4501, 4503]).run(10).mapped, {
+    4500: `${OUTSIDE}:51000`,
+    4501: `${OUTSIDE}:51001`,
+    4503: `${OUTSIDE}:51003`,
+  })
+})
+
+t.test('a router that has restarted gets all questions again', async (t) => {
+  let seconds = 5000
+  for (const speaks of ['pcp', 'natPmp'] as const) {
+    seconds = 5000
+    const one = router({ speaks: [speaks], epochSeconds: () => seconds })
+    const pair = new Pair(one, [4500, 4501]).run(10)
+    one.mappings.clear()
+    seconds = 3
+    pair.run(RENEW_MS)
+    t.equal(one.mappings.size, 2, speaks)
+  }
+})
+
+t.test('refusals: asked again after pauses, and the other ports are kept', async (t) => {
+  const one = router({ gives: (inside, wanted) => (inside === 4500 ? undefined : wanted) })
+  const pair = new Pair(one, [4500, 4501]).run(1000)
+  t.strictSame(pair.mapped, { 4501: `${OUTSIDE}:4501` })
+  t.match(pair.mapper.state, { is: 'mapped' })
+  pair.run(3_600_000)
+  t.strictSame(pair.mapped, { 4501: `${OUTSIDE}:4501` })
+  const alone = new Pair(router({ gives: () => undefined })).run(1000)
+  t.match(alone.mapper.state, { is: 'refused', why: 'no resources' })
+  alone.run(3_600_000)
+  t.ok(alone.sent <= 8, `${alone.sent} questions in an hour`)
+  const zero = new Pair(router({ lifetimeSeconds: 0 })).run(1000)
+  t.match(zero.mapper.state, { is: 'refused' })
+  t.strictSame(zero.mapped, {})
+})
+
+t.test('the lifetime is that of the router, at most the one that was asked for', async (t) => {
+  for (const [stated, lasts] of [
+    [60, 60],
+    [0xffffffff, LIFETIME_SECONDS],
+  ] as const) {
+    const pair = new Pair(router({ lifetimeSeconds: stated })).run(10)
+    pair.answers = () => []
+    pair.run(lasts * 1000 - 1000)
+    t.equal(Object.keys(pair.mapped).length, 1)
+    pair.run(2000)
+    t.strictSame(pair.mapped, {}, 'not believed for longer')
+  }
+})
+
+t.test('hostile: silent, garbage, floods, answers to other questions', async (t) => {
+  const good = (question: Buffer): Buffer => router().answer(question, CLIENT) ?? Buffer.alloc(0)
+  const changed = (change: (bytes: Buffer) => unknown) => (question: Buffer) => {
+    const bytes = good(question)
+    change(bytes)
+    return [bytes]
+  }
+  const rows: readonly (readonly [string, (question: Buffer) => readonly Buffer[]])[] = [
+    ['silent', () => []],
+    ['one octet', () => [Buffer.from([0])]],
+    ['the question itself', (question) => [question]],
+    ['another nonce', changed((bytes) => bytes.fill(9, 24, Math.min(36, bytes.length)))],
+    ['another port', changed((bytes) => bytes.fill(9, Math.min(40, bytes.length), Math.min(42, bytes.length)))],
+    ['a flood', () => Array.from({ length: 10_000 }, () => Buffer.alloc(60, 0x81))],
+    ['NAT-PMP where PCP was asked', () => [Buffer.from('00810000000003e81194c35000000258', 'hex')]],
+    ['both versions are unknown', (question) => [Buffer.from([question[0] ?? 0, 0x81, 0, 1])]],
+  ]
+  for (const [say, answers] of rows) {
+    const pair = new Pair(answers).run(9000)
+    t.strictSame(pair.mapped, {}, say)
+    t.equal(pair.mapper.isAsking, false, `${say}: it has given up`)
+    t.match(pair.mapper.state, { is: 'silent' }, say)
+    t.ok(pair.sent <= 8, `${say}: ${pair.sent} questions`)
+    t.ok(pair.mapper.dueMs(pair.nowMs) - pair.nowMs >= PAUSE_MS - 9000, `${say}: and waits`)
+  }
+  const flooded = new Pair(() => [])
+  flooded.mapper.next(flooded.nowMs, parseAddress(CLIENT))
+  for (let i = 1; i < MOST_MESSAGES; i++) t.notOk(flooded.mapper.take(Buffer.alloc(60, 0x81), flooded.nowMs))
+  t.ok(flooded.mapper.take(Buffer.alloc(60, 0x81), flooded.nowMs), 'given up after so many')
+})
