@@ -401,8 +401,9 @@ function numbersOf({
   notReady,
   leaving,
 }: EndpointCounts): Pick<ExportingCluster, 'ready' | 'total' | 'terminating'> {
-  const others = notReady === undefined ? 0 : notReady.difference(ready).size
-  const terminating = leaving === undefined ? 0 : leaving.difference(ready).difference(notReady ?? ready).size
+  const isKnown = (address: string): boolean => ready.has(address) || notReady?.has(address) === true
+  const others = notReady === undefined ? 0 : [...notReady].filter((address) => !ready.has(address)).length
+  const terminating = leaving === undefined ? 0 : [...leaving].filter((address) => !isKnown(address)).length
   return { ready: ready.size, total: ready.size + others, terminating }
 }
 
