@@ -3,6 +3,7 @@
  * others.
  */
 import { type ClusterApi, HeardGateways, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
+import { AccessVersions } from '../model/access/access.ts'
 import { MEMBERSHIP_NAME, RESERVED_ID_PROBLEM, isReservedId } from '../model/model.ts'
 import { type BackoffInit, untilDone } from '../reconcile/reconcile.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
@@ -195,14 +196,18 @@ function makeLoops(
   const { askClusterDns: ask, dnsMaps, gatewayMarker: marker, checkBackend: check, changeMembership: change } = deps
   const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
+  const versions = new AccessVersions()
   const about = new AboutLoop({ ...parts, writer }, config)
   // The agent sends no TCP probes to nodes: network policies may prevent them, and it only needs to know whether a
   // gateway reports.
   const gateways = new HeardGateways({ ...parts, heartbeatMs: config.heartbeatMs })
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
-  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher, stated: link.access }, config)
+  const publish = new PublishLoop(
+    { ...parts, writer, versions, publisher: link.publisher, stated: link.access },
+    config,
+  )
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
-  const derived = new DerivedLoop({ ...parts, writer }, config)
+  const derived = new DerivedLoop({ ...parts, writer, versions }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, dnsMaps, registry: deps.metrics }, config)]
@@ -215,8 +220,8 @@ function makeLoops(
   const interest = new InterestLoop({ ...parts, link }, config)
   const podAddresses = new PodAddressLoop({ ...parts, writer }, config)
   const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
-  const policies = new AccessPolicyLoop({ ...parts, writer }, config)
-  const traffic = new TrafficPolicyLoop({ ...parts, writer, gateways }, config)
+  const policies = new AccessPolicyLoop({ ...parts, writer, versions }, config)
+  const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, gateways }, config)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
   const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays }, config)
   const others = [

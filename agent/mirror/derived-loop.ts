@@ -15,7 +15,7 @@ import {
   podFamilies,
   underlayAddresses,
 } from '../../model/addresses/addresses.ts'
-import { clustersWithoutEgress } from '../../model/access/access.ts'
+import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type GoodPolicies, TrafficPolicies, isDerived } from '../../model/services/services.ts'
 import { KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -31,6 +31,8 @@ import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 export interface DerivedLoopDeps extends LoopParts {
   readonly api: ClusterApi
   readonly writer: MirrorWriter
+  /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
+  readonly versions?: AccessVersions
 }
 
 export interface DerivedLoopInit {
@@ -66,10 +68,12 @@ export class DerivedLoop {
   /** Whether the last round found nothing that is derived or asked for. */
   #isIdle = false
   #good: GoodPolicies = new Map()
+  readonly #access: AccessVersions
 
   constructor(deps: DerivedLoopDeps, init: DerivedLoopInit) {
     this.#deps = deps
     this.#init = init
+    this.#access = deps.versions ?? new AccessVersions()
     const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'derived-services'), timing, (signal) => this.#round(signal))
     for (const kind of KINDS) {
@@ -145,7 +149,11 @@ export class DerivedLoop {
         clusters,
         reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
         policies,
-        withoutEgress: clustersWithoutEgress(api.cache('ClusterAccessPolicy').list(), [...clusters.values()], own),
+        withoutEgress: clustersWithoutEgress(
+          this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list()),
+          [...clusters.values()],
+          own,
+        ),
       },
     }
   }

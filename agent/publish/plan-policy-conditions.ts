@@ -3,7 +3,12 @@ import {
   ANNOTATION_UNREAD_FILE,
   type AccessDefault,
   AccessRules,
-  unknownCallerParts,
+  AccessVersions,
+  type AnyAccessPolicy,
+  type KeptVersion,
+  accessProblem,
+  unknownPolicyParts,
+  versionToKeep,
 } from '../../model/access/access.ts'
 import {
   type AccessPolicy,
@@ -13,9 +18,11 @@ import {
   type ConditionFinding,
   type ServiceKey,
   serviceKey,
+  objectKeyText,
   setCondition,
 } from '../../model/model.ts'
 import { type ConditionReason, type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
+import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { KeyedMemo } from '../../reconcile/reconcile.ts'
 
 export interface PolicyWorld {
@@ -26,6 +33,8 @@ export interface PolicyWorld {
   readonly clusterPolicies: readonly ClusterAccessPolicy[]
   readonly clusters: readonly Pick<Cluster, 'spec'>[]
   readonly exports: ReadonlySet<ServiceKey>
+  /** What this process has written into `inForce`, by objectKeyText(): an API of an earlier release drops it each time. */
+  readonly kept?: ReadonlyMap<string, KeptVersion>
 }
 
 /** The number of names in one message. The rest is counted. */
@@ -33,31 +42,67 @@ const MAX_NAMES = 3
 
 export class PolicyConditions {
   readonly #findings = new KeyedMemo<ConditionFinding>()
+  readonly #versions: AccessVersions
+  /** Whether the version in the status is that in force. */
+  readonly #isKept = new KeyedMemo<boolean>()
   #members: { readonly text: string; readonly rules: AccessRules } | undefined
   /** How many policies were looked at since the start. */
   looked = 0
 
+  /** `versions` is what this process has seen of the policies. */
+  constructor(versions = new AccessVersions()) {
+    this.#versions = versions
+  }
+
   /** The policies whose status differs, with the new one. */
-  plan(world: PolicyWorld, nowMs: number): (AccessPolicy | ClusterAccessPolicy)[] {
+  plan(world: PolicyWorld, nowMs: number): AnyAccessPolicy[] {
     const rules = this.#rulesOf(world)
-    const own = world.policies.map((policy) => {
+    const counting = this.#versions.policies(world.policies)
+    const ofCluster = this.#versions.clusterPolicies(world.clusterPolicies)
+    const own = world.policies.map((policy, i) => {
       const { namespace = '', name, generation } = policy.metadata
-      const missing = missingTargets(policy, world.exports)
+      const version = goodVersion(counting[i])
+      const missing = missingTargets(counting[i] ?? policy, world.exports)
       const finding = this.#findings.get(
         `${namespace}/${name}`,
-        [policy.spec, policy.metadata.annotations?.[ANNOTATION_UNREAD_FILE], generation, rules, ...missing],
+        [
+          ...[policy.spec, version?.spec, version?.metadata.generation, generation],
+          ...[policy.metadata.annotations?.[ANNOTATION_UNREAD_FILE], rules, ...missing],
+        ],
         () => {
           this.looked += 1
-          return policyFinding(policy, rules, missing)
+          return policyFinding(policy, { version, rules, missing })
         },
       )
-      return withFinding(policy, finding, nowMs)
+      return this.#withStatus(policy, { finding, version, world }, nowMs)
+    })
+    const changedOfCluster = world.clusterPolicies.map((policy, i) => {
+      const version = policy.metadata.name === CLUSTER_ACCESS_POLICY_NAME ? goodVersion(ofCluster[i]) : undefined
+      const finding = clusterPolicyFinding(policy, version, world.clustersetDefault)
+      return this.#withStatus(policy, { finding, version, world }, nowMs)
     })
     this.#findings.endRound()
-    const ofCluster = world.clusterPolicies.map((policy) =>
-      withFinding(policy, clusterPolicyFinding(policy, world.clustersetDefault), nowMs),
-    )
-    return [...own, ...ofCluster].filter((changed) => changed !== undefined)
+    this.#isKept.endRound()
+    return [...own, ...changedOfCluster].filter((changed) => changed !== undefined)
+  }
+
+  #withStatus<T extends AnyAccessPolicy>(
+    policy: T,
+    { finding, version, world }: { finding: ConditionFinding; version: T | undefined; world: PolicyWorld },
+    nowMs: number,
+  ): T | undefined {
+    const { generation } = policy.metadata
+    const before = policy.status?.conditions ?? []
+    const wanted = generation === undefined ? finding : { ...finding, observedGeneration: generation }
+    const conditions = setCondition(before, wanted, nowMs)
+    const key = objectKeyText(policy)
+    const inForce = version && versionToKeep(version)
+    const written = policy.status?.inForce ?? world.kept?.get(key)
+    const isKept = this.#isKept.get(key, [written, inForce?.spec, inForce?.generation, inForce?.uid], () => {
+      return canonicalJson(written) === canonicalJson(inForce)
+    })
+    if (conditions === before && isKept) return undefined
+    return { ...policy, status: { conditions, ...(inForce === undefined ? {} : { inForce }) } }
   }
 
   /** The same object while ids and labels are the same: statuses of Clusters change all the time. */
@@ -72,16 +117,9 @@ export class PolicyConditions {
   }
 }
 
-function withFinding<T extends AccessPolicy | ClusterAccessPolicy>(
-  policy: T,
-  finding: ConditionFinding,
-  nowMs: number,
-): T | undefined {
-  const { generation } = policy.metadata
-  const before = policy.status?.conditions ?? []
-  const wanted = generation === undefined ? finding : { ...finding, observedGeneration: generation }
-  const conditions = setCondition(before, wanted, nowMs)
-  return conditions === before ? undefined : { ...policy, status: { ...policy.status, conditions } }
+/** Undefined for what counts of a policy of which no valid version is known. */
+function goodVersion<T extends AnyAccessPolicy>(counting: T | undefined): T | undefined {
+  return counting === undefined || accessProblem(counting) !== undefined ? undefined : counting
 }
 
 function missingTargets({ metadata, spec }: AccessPolicy, exports: ReadonlySet<ServiceKey>): string[] {
@@ -103,9 +141,13 @@ const LABELS_TRUSTED =
   'labels of members are their own word unless their join token states them or operators of the broker approve joins'
 
 /** Only a part that is not understood makes it invalid. All else is in force as written, and reported. */
-function policyFinding(policy: AccessPolicy, rules: AccessRules, missing: readonly string[]): ConditionFinding {
+function policyFinding(
+  policy: AccessPolicy,
+  { version, rules, missing }: { version: AccessPolicy | undefined; rules: AccessRules; missing: readonly string[] },
+): ConditionFinding {
   const unread = unreadFinding(policy)
   if (unread !== undefined) return unread
+  if (version !== undefined && version.spec !== policy.spec) return notUnderstood(unknownPolicyParts(policy), version)
   const { unknownParts, unknownIds, namesNobody } = rules.notesOn(policy)
   const notes: (readonly [ReasonCode, string])[] = []
   if (unknownParts.length > 0) notes.push(['PolicyNotUnderstood', `not understood: ${listed(unknownParts)}`])
@@ -113,32 +155,39 @@ function policyFinding(policy: AccessPolicy, rules: AccessRules, missing: readon
   if (unknownIds.length > 0) notes.push(['PolicyNamesUnknown', `names no members: ${listed(unknownIds)}`])
   if (missing.length > 0) notes.push(['PolicyTargetMissing', `no ServiceExport: ${listed(missing)}`])
   const [first, ...more] = notes.map(([reason]) => reason)
-  const isByLabels = policy.spec.from.some(({ selector = {} }) => Object.keys(selector).length > 0)
-  const trust = isByLabels && !namesNobody && unknownParts.length === 0 ? [LABELS_TRUSTED] : []
+  const isByLabels =
+    unknownParts.length === 0 && policy.spec.from.some(({ selector = {} }) => Object.keys(selector).length > 0)
+  const trust = isByLabels && !namesNobody ? [LABELS_TRUSTED] : []
   const message = [...notes.map(([, text]) => text), ...trust].join('; ')
   if (first === undefined) return valid('True', 'PolicyInForce', message)
   return valid(unknownParts.length > 0 ? 'False' : 'True', joinReasons([first, ...more]), message)
 }
 
 function clusterPolicyFinding(
-  { metadata, spec }: ClusterAccessPolicy,
+  policy: ClusterAccessPolicy,
+  version: ClusterAccessPolicy | undefined,
   clustersetDefault: AccessDefault | undefined,
 ): ConditionFinding {
-  const unread = unreadFinding({ metadata })
+  const { metadata, spec } = policy
+  const unread = unreadFinding(policy)
   if (unread !== undefined) return unread
   if (metadata.name !== CLUSTER_ACCESS_POLICY_NAME)
     return valid('False', 'PolicyIgnored', `only the one named ${CLUSTER_ACCESS_POLICY_NAME} counts`)
-  const unknown = Object.keys(spec).filter((field) => !CLUSTER_FIELDS.includes(field))
-  unknown.push(...(spec.egress ?? []).flatMap((entry, i) => unknownCallerParts(entry, `egress[${i}]`)))
-  if (!['allow', 'deny'].includes(spec.default)) unknown.unshift('default')
-  if (unknown.length > 0)
-    return valid('False', 'PolicyNotUnderstood', `not understood: ${listed(unknown.map((field) => `spec.${field}`))}`)
+  const unknown = unknownPolicyParts(policy)
+  if (unknown.length > 0) return notUnderstood(unknown, version)
   const isStricter = spec.default === 'allow' && clustersetDefault !== undefined && clustersetDefault !== 'allow'
   const message = isStricter ? `the default of the clusterset is stricter: ${clustersetDefault}` : ''
   return valid('True', 'PolicyInForce', message)
 }
 
-const CLUSTER_FIELDS = ['default', 'egress', 'keepOpenConnections']
+/** `version` stays in force; undefined: none is known, and what is not understood lets nobody in. */
+function notUnderstood(parts: readonly string[], version: AnyAccessPolicy | undefined): ConditionFinding {
+  const problem = `not understood: ${listed(parts)}`
+  const { generation } = version?.metadata ?? {}
+  const counts =
+    generation === undefined ? 'what it said before stays in force' : `generation ${generation} stays in force`
+  return valid('False', 'PolicyNotUnderstood', version === undefined ? problem : `${problem}; ${counts}`)
+}
 
 function valid(status: 'True' | 'False', reason: ConditionReason, message: string): ConditionFinding {
   return { type: 'Valid', status, reason, message }

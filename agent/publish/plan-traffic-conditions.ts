@@ -9,24 +9,32 @@ import {
   serviceKey,
   setCondition,
 } from '../../model/model.ts'
+import { type KeptVersion, versionToKeep } from '../../model/access/access.ts'
 import { joinReasons } from '../../model/reasons/reasons.ts'
 import {
   type AnyTrafficPolicy,
+  type ClusterShare,
   type ServiceShares,
   type SharesWorld,
   type TrafficWorld,
-  type KeptVersion,
+  importPortText,
   sharesOfService,
   trafficNotes,
-  versionToKeep,
 } from '../../model/services/services.ts'
-import { MAX_REPORTED_SERVICES, MAX_REPORTED_SHARES } from '../../model/values/values.ts'
+import {
+  MAX_REPORTED_PORTS,
+  MAX_REPORTED_PORT_GROUPS,
+  MAX_REPORTED_PORT_SHARES,
+  MAX_REPORTED_SERVICES,
+  MAX_REPORTED_SHARES,
+} from '../../model/values/values.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 
 type Status = NonNullable<AnyTrafficPolicy['status']>
 /** What a policy reports about shares. */
 export type ReportedShares = Pick<Status, 'services' | 'servicesLeftOut'>
 type ReportedService = NonNullable<Status['services']>[number]
+type ReportedPortShare = NonNullable<ReportedService['portShares']>[number]['shares'][number]
 
 export interface StatusWorld extends TrafficWorld {
   /** What each policy reports about shares, by objectKeyText(). One that is missing reports nothing. */
@@ -132,15 +140,40 @@ function reportedService(
   const plan = sharesOfService(service, slices, world)
   if (plan === undefined) return undefined
   const { namespace = '', name } = service.metadata
-  return { namespace, name, ...boundedShares(plan) }
+  return { namespace, name, ...boundedShares(plan.shares, MAX_REPORTED_SHARES), ...portShares(plan) }
+}
+
+interface BoundedShares<T> {
+  readonly shares: readonly T[]
+  readonly leftOut?: number
 }
 
 /** Those with the largest shares, sorted by cluster. */
-function boundedShares({ shares }: ServiceShares): Pick<ReportedService, 'shares' | 'leftOut'> {
-  const leftOut = shares.length - MAX_REPORTED_SHARES
+function boundedShares<T extends { readonly share: number }>(shares: readonly T[], most: number): BoundedShares<T> {
+  const leftOut = shares.length - most
   if (leftOut <= 0) return { shares: [...shares] }
-  const largest = new Set([...shares].sort((a, b) => b.share - a.share).slice(0, MAX_REPORTED_SHARES))
+  const largest = new Set([...shares].sort((a, b) => b.share - a.share).slice(0, most))
   return { shares: shares.filter((one) => largest.has(one)), leftOut }
+}
+
+/** Nothing for most services: all endpoints serve all ports. */
+function portShares({ ports }: ServiceShares): Pick<ReportedService, 'portShares' | 'portSharesLeftOut'> {
+  if (ports.length === 0) return {}
+  const listed = ports.slice(0, MAX_REPORTED_PORT_GROUPS).map(({ of, shares }) => {
+    const titles = of.map(importPortText)
+    const portsLeftOut = titles.length - MAX_REPORTED_PORTS
+    return {
+      ports: titles.slice(0, MAX_REPORTED_PORTS),
+      ...(portsLeftOut <= 0 ? {} : { portsLeftOut }),
+      ...boundedShares(shares.map(portShare), MAX_REPORTED_PORT_SHARES),
+    }
+  })
+  const portSharesLeftOut = ports.length - listed.length
+  return { portShares: listed, ...(portSharesLeftOut === 0 ? {} : { portSharesLeftOut }) }
+}
+
+function portShare({ cluster, share, ready, total, reason }: ClusterShare): ReportedPortShare {
+  return { cluster, share, ready, total, reason }
 }
 
 function keyOf({ metadata }: ServiceImport): ServiceKey {

@@ -1,15 +1,15 @@
 /** Write into the status of each access and traffic policy whether it is in force, and what its author should know. */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
-import { clustersWithoutEgress } from '../../model/access/access.ts'
+import {
+  AccessVersions,
+  type AnyAccessPolicy,
+  type KeptVersion,
+  clustersWithoutEgress,
+} from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
-import {
-  type AnyTrafficPolicy,
-  type GoodPolicies,
-  type KeptVersion,
-  TrafficPolicies,
-} from '../../model/services/services.ts'
+import { type AnyTrafficPolicy, type GoodPolicies, TrafficPolicies } from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { PolicyConditions } from './plan-policy-conditions.ts'
@@ -18,9 +18,29 @@ import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-t
 /** A person reads the condition, and many policies, imports and members change together. */
 const LOOK_MS = 500
 
+/** What this process has written into `status.inForce` of policies, by objectKeyText(). */
+class WrittenVersions {
+  readonly known = new Map<string, KeptVersion>()
+
+  note(written: readonly (AnyAccessPolicy | AnyTrafficPolicy)[]): void {
+    for (const policy of written) {
+      const kept = policy.status?.inForce
+      if (kept === undefined) this.known.delete(objectKeyText(policy))
+      else this.known.set(objectKeyText(policy), kept)
+    }
+  }
+
+  /** Takes the keys of all policies that exist. */
+  forgetOthers(present: ReadonlySet<string>): void {
+    for (const key of this.known.keys()) if (!present.has(key)) this.known.delete(key)
+  }
+}
+
 export interface AccessPolicyLoopDeps extends LoopParts {
   readonly api: ClusterApi
   readonly writer: MirrorWriter
+  /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
+  readonly versions?: AccessVersions
 }
 
 export interface AccessPolicyLoopInit {
@@ -37,11 +57,13 @@ export class AccessPolicyLoop {
   readonly #own: string
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  readonly #conditions = new PolicyConditions()
+  readonly #conditions: PolicyConditions
+  readonly #kept = new WrittenVersions()
 
   constructor(deps: AccessPolicyLoopDeps, { own, loop }: AccessPolicyLoopInit) {
     this.#deps = deps
     this.#own = own
+    this.#conditions = new PolicyConditions(deps.versions)
     const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'access-policies'), timing, (signal) => this.#round(signal))
     const { api } = deps
@@ -60,12 +82,14 @@ export class AccessPolicyLoop {
     // Members and exports that are not read yet would be reported as missing.
     if (!ACCESS_KINDS.every((kind) => api.cache(kind).synced)) return
     const exports = api.cache('ServiceExport').list()
+    const policies = api.cache('AccessPolicy').list()
+    const clusterPolicies = api.cache('ClusterAccessPolicy').list()
+    this.#kept.forgetOthers(new Set([...policies, ...clusterPolicies].map(objectKeyText)))
     const changed = this.#conditions.plan(
       {
         self: this.#own,
         clustersetDefault: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.accessDefault,
-        policies: api.cache('AccessPolicy').list(),
-        clusterPolicies: api.cache('ClusterAccessPolicy').list(),
+        ...{ policies, clusterPolicies, kept: this.#kept.known },
         clusters: api.cache('Cluster').list(),
         exports: new Set(exports.map(({ metadata }) => serviceKey(metadata.namespace ?? '', metadata.name))),
       },
@@ -74,12 +98,15 @@ export class AccessPolicyLoop {
     const failures = await writer.applyStatuses(changed, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
+    this.#kept.note(changed)
   }
 }
 
 export interface TrafficPolicyLoopDeps extends LoopParts {
   readonly api: ClusterApi
   readonly writer: MirrorWriter
+  /** As of AccessPolicyLoop. */
+  readonly versions?: AccessVersions
   readonly gateways: HeardGateways
 }
 
@@ -115,11 +142,13 @@ export class TrafficPolicyLoop {
   #reported = ''
   #isStale = true
   readonly #written = new Map<string, Written>()
-  readonly #kept = new Map<string, KeptVersion>()
+  readonly #kept = new WrittenVersions()
+  readonly #access: AccessVersions
 
   constructor(deps: TrafficPolicyLoopDeps, { own, loop }: TrafficPolicyLoopInit) {
     this.#deps = deps
     this.#own = own
+    this.#access = deps.versions ?? new AccessVersions()
     const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'traffic-policies'), timing, (signal) => this.#round(signal))
     this.#shares = new ReconcileLoop(loopDeps(deps, 'traffic-shares'), { ...loop, minMs: SHARES_MS }, () => {
@@ -161,7 +190,7 @@ export class TrafficPolicyLoop {
     const world = {
       policies: inForce,
       reports: this.#reports,
-      kept: this.#kept,
+      kept: this.#kept.known,
       members: new Set([this.#own, ...members.map(({ spec }) => spec.id)]),
       imports: new Map(
         imports.map(({ metadata, spec }) => [serviceKey(metadata.namespace ?? '', metadata.name), spec.type] as const),
@@ -178,17 +207,13 @@ export class TrafficPolicyLoop {
     const failures = await writer.applyStatuses(due, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
-    for (const policy of due) {
-      const kept = policy.status?.inForce
-      if (kept === undefined) this.#kept.delete(objectKeyText(policy))
-      else this.#kept.set(objectKeyText(policy), kept)
-    }
+    this.#kept.note(due)
   }
 
   #forget(policies: readonly AnyTrafficPolicy[]): void {
     const present = new Set(policies.map(objectKeyText))
-    for (const known of [this.#written, this.#kept])
-      for (const key of known.keys()) if (!present.has(key)) known.delete(key)
+    for (const key of this.#written.keys()) if (!present.has(key)) this.#written.delete(key)
+    this.#kept.forgetOthers(present)
   }
 
   /** A policy that a user has changed is not made to wait. */
@@ -211,7 +236,11 @@ export class TrafficPolicyLoop {
       clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
       reachable: usableClusters(this.#own, gateways.list(), this.#validation(clusters)),
       policies: inForce,
-      withoutEgress: clustersWithoutEgress(api.cache('ClusterAccessPolicy').list(), clusters, this.#own),
+      withoutEgress: clustersWithoutEgress(
+        this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list()),
+        clusters,
+        this.#own,
+      ),
       imports: api.cache('ServiceImport').list(),
       slices: api.cache('EndpointSlice').list(),
     })

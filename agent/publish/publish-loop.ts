@@ -1,6 +1,6 @@
 /** Keeps the broker's records of this cluster equal to this cluster's exports. */
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
-import { type AccessDefault, exposureOf } from '../../model/access/access.ts'
+import { type AccessDefault, AccessVersions, accessProblem, exposureOf } from '../../model/access/access.ts'
 import { type Prefix, ipv6Among, ipv6Clashes, parsePrefix, podFamilies } from '../../model/addresses/addresses.ts'
 import {
   type ClusterSpec,
@@ -26,6 +26,8 @@ export interface PublishLoopDeps {
   readonly publisher: Publisher
   /** The default of the clusterset. Undefined if the broker never states one. */
   readonly stated: StatedAccess | undefined
+  /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
+  readonly versions?: AccessVersions
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
   readonly clock: Clock
@@ -69,6 +71,7 @@ export class PublishLoop {
   readonly #loop: ReconcileLoop
   readonly #memory = newExportMemory()
   readonly #conditions: ExportConditions
+  readonly #versions: AccessVersions
   readonly #subscriptions = new Subscriptions()
   readonly #leftOut = new KeyedMemo<string | undefined>()
   #reportedLeftOut: string | undefined
@@ -91,6 +94,7 @@ export class PublishLoop {
     this.#facts = init.facts
     this.#namespaces = { allowed: init.allowedNamespaces, excluded: init.excludedNamespaces }
     this.#conditions = new ExportConditions(deps)
+    this.#versions = deps.versions ?? new AccessVersions()
     this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
     const { api, publisher, findings } = deps
     for (const kind of ['Service', 'Endpoint', 'Cluster', 'Membership'] as const) {
@@ -98,7 +102,9 @@ export class PublishLoop {
     }
     for (const kind of ['AccessPolicy', 'ClusterAccessPolicy'] as const) {
       const stop = api.cache(kind).onChange((change) => {
-        if (change === undefined || !isStatusAlone(change)) this.#changed()
+        // The status of a policy that is not valid has the version that counts.
+        const isSame = change !== undefined && isStatusAlone(change) && accessProblem(change.object) === undefined
+        if (!isSame) this.#changed()
       })
       this.#subscriptions.add(stop)
     }
@@ -248,8 +254,8 @@ export class PublishLoop {
       exposure: exposureOf(membership),
       clustersetDefault: this.#defaultOf(membership),
       namespaces: this.#namespaces,
-      clusterPolicies: api.cache('ClusterAccessPolicy').list(),
-      policies: api.cache('AccessPolicy').list(),
+      clusterPolicies: this.#versions.clusterPolicies(api.cache('ClusterAccessPolicy').list()),
+      policies: this.#versions.policies(api.cache('AccessPolicy').list()),
       clusters: api.cache('Cluster').list(),
     }
   }

@@ -207,6 +207,16 @@ export function factsItem(ms: number, gather: () => Promise<FactSet>): BundleIte
   return { name: FACTS_FILE, ms, maxBytes: MAX_FACTS, ask: async () => ({ facts: await gather() }) }
 }
 
+/** The name of the file with the objects of a kind. */
+export function objectsFile(kind: string): string {
+  return `objects/${kind}.json`
+}
+
+/** The name of the file with the objects of a kind that belong to services which this member exports. */
+export function exportedFile(kind: string): string {
+  return `objects/exported/${kind}.json`
+}
+
 /** The name of the file with the facts. */
 export const FACTS_FILE = 'facts.json'
 export const MAX_FACTS = 48 << 20

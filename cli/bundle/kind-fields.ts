@@ -41,7 +41,8 @@ function kept(value: unknown, allowed: Allowed | undefined, omits: boolean): unk
   if (allowed === undefined) return LEFT_OUT
   if (Array.isArray(value)) return value.map((one) => kept(one, allowed, omits))
   if (typeof value !== 'object') return allowed === 'plain' || allowed === 'map' ? value : LEFT_OUT
-  if (allowed === 'plain') return LEFT_OUT
+  // A choice without fields, such as a tier `local: {}`, is said by its name alone.
+  if (allowed === 'plain') return Object.keys(value).length === 0 ? {} : LEFT_OUT
   const fields = value as Fields
   const named = typeof allowed === 'function' ? allowed(fields) : allowed
   const ofKey = (key: string): Allowed | undefined => (named === 'map' ? 'plain' : ownOf(named, key))
@@ -211,6 +212,7 @@ const OTHERS: Readonly<Record<string, AllowedFields>> = {
       egress: { to: PEERS, ports: PORTS },
     }),
   },
+  Namespace: { status: fields('phase') },
   Lease: {
     spec: fields('holderIdentity leaseDurationSeconds acquireTime renewTime leaseTransitions'),
   },

@@ -3,12 +3,12 @@
  * server's proxy, and their logs. Needs only read access, and reads no Secrets.
  */
 import { STATUS_PORTS } from '../../install/values/values.ts'
-import { type DynamicClient, KIND_PLACES } from '../../kubeapi/kube/kube.ts'
-import { LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/model.ts'
+import { type DynamicClient, type DynamicObject, KIND_PLACES } from '../../kubeapi/kube/kube.ts'
+import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '../../model/model.ts'
 import { gatherFacts, kubeFacts } from '../status/status.ts'
 import { withinTime } from '../context/context.ts'
 import { REPORT_FIELDS, fields } from './kind-fields.ts'
-import { type Answer, type BundleItem, factsItem } from './items.ts'
+import { type Answer, type BundleItem, exportedFile, factsItem, objectsFile } from './items.ts'
 
 export interface KubeItemsInit {
   readonly title: string
@@ -44,6 +44,7 @@ const LISTS: readonly Listed[] = [
   ).map((kind) => ({ apiVersion: KIND_PLACES[kind].apiVersion, kind })),
   { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', labelSelector: LABEL_SOURCE_CLUSTER },
   { apiVersion: 'v1', kind: 'Node' },
+  { apiVersion: 'v1', kind: 'Namespace' },
   { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy' },
   { apiVersion: 'v1', kind: 'Pod', ...OURS },
   { apiVersion: 'v1', kind: 'Event', ...OURS },
@@ -52,6 +53,12 @@ const LISTS: readonly Listed[] = [
   { apiVersion: 'apps/v1', kind: 'Deployment', ...OURS },
   { apiVersion: 'apps/v1', kind: 'DaemonSet', ...OURS },
   { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...OURS },
+]
+
+/** Listed whole, and of them those of exported services: a call from another cluster ends there. */
+const EXPORTED: readonly Listed[] = [
+  { apiVersion: 'v1', kind: 'Service' },
+  { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', labelSelector: LABEL_K8S_SERVICE_NAME },
 ]
 
 const VERSION = fields('major minor gitVersion gitCommit platform goVersion buildDate compiler')
@@ -70,7 +77,19 @@ export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<re
       // The items of a list do not contain their kind, which determines how they are filtered.
       ...{ items: await reader.list(place, limited), kind: place.kind },
     })
-    return { name: `objects/${place.kind}.json`, ms: timeoutMs, maxBytes: MAX_BYTES, ask }
+    return { name: objectsFile(place.kind), ms: timeoutMs, maxBytes: MAX_BYTES, ask }
+  })
+  const exported = EXPORTED.map((place): BundleItem => {
+    const ask = async (limited: AbortSignal): Promise<Answer> => {
+      const { apiVersion } = KIND_PLACES.ServiceExport
+      const [exports, all] = await Promise.all([
+        reader.list({ apiVersion, kind: 'ServiceExport' }, limited),
+        reader.list(place, limited),
+      ])
+      const names = new Set(exports.map(({ metadata: { namespace = '', name } }) => `${namespace}/${name}`))
+      return { items: all.filter((one) => names.has(serviceOf(one, place.kind))), kind: place.kind }
+    }
+    return { name: exportedFile(place.kind), ms: timeoutMs, maxBytes: MAX_BYTES, ask }
   })
   const pods = await podsOf(reader, timeoutMs, signal)
   const version: BundleItem = {
@@ -80,7 +99,13 @@ export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<re
   const of = pods
     .slice(0, MOST_PODS)
     .flatMap((pod) => [...logItems(reader, pod, timeoutMs), ...pageItems(reader, pod, timeoutMs)])
-  return [facts, version, ...objects, ...of]
+  return [facts, version, ...objects, ...exported, ...of]
+}
+
+/** The service that an object is or belongs to. Imported slices belong to none of this cluster. */
+function serviceOf({ metadata: { namespace = '', name, labels = {} } }: DynamicObject, kind: string): string {
+  if (kind === 'Service') return `${namespace}/${name}`
+  return LABEL_SOURCE_CLUSTER in labels ? '' : `${namespace}/${labels[LABEL_K8S_SERVICE_NAME] ?? ''}`
 }
 
 interface PodPart {

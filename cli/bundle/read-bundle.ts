@@ -4,9 +4,26 @@
 import { open } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import { printable } from '../../model/model.ts'
+import {
+  ACCESS_POLICY_FIELDS,
+  CLUSTER_ACCESS_POLICY_FIELDS,
+  CLUSTER_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
+  ENDPOINT_SLICE_FIELDS,
+  GATEWAY_FIELDS,
+  MEMBERSHIP_FIELDS,
+  METADATA,
+  NAMESPACE_FIELDS,
+  NODE_FIELDS,
+  SERVICE_EXPORT_FIELDS,
+  SERVICE_FIELDS,
+  SERVICE_IMPORT_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
+  loose,
+} from '../../model/kinds/kinds.ts'
+import { type ObjectKinds, printable } from '../../model/model.ts'
 import { UserError, messageOf } from '../../runtime/runtime.ts'
-import { FACTS_FILE, MAX_FACTS, ROOT } from './items.ts'
+import { FACTS_FILE, MAX_FACTS, ROOT, exportedFile, objectsFile } from './items.ts'
 import { unpackTar } from './tar.ts'
 
 const MAX_FILE = 64 << 20
@@ -21,8 +38,43 @@ const MAX_OBJECTS = 200_000
  * wrong with the file.
  */
 export async function readBundle(file: string): Promise<unknown> {
+  return (await readWholeBundle(file)).facts
+}
+
+const metadata = loose(METADATA, 'anyone')
+/** The spec of a policy is judged where its rules are read. */
+const SHAPES = {
+  Membership: loose(MEMBERSHIP_FIELDS, 'anyone').extend({ metadata }),
+  Cluster: loose(CLUSTER_FIELDS, 'anyone').extend({ metadata }),
+  Gateway: loose(GATEWAY_FIELDS, 'anyone').extend({ metadata }),
+  Node: loose(NODE_FIELDS, 'kubernetes').extend({ metadata }),
+  Namespace: loose(NAMESPACE_FIELDS, 'kubernetes').extend({ metadata }),
+  Service: loose(SERVICE_FIELDS, 'kubernetes').extend({ metadata }),
+  EndpointSlice: loose(ENDPOINT_SLICE_FIELDS, 'kubernetes').extend({ metadata }),
+  ServiceExport: loose(SERVICE_EXPORT_FIELDS, 'anyone').extend({ metadata }),
+  ServiceImport: loose(SERVICE_IMPORT_FIELDS, 'anyone').required({ spec: true }).extend({ metadata }),
+  AccessPolicy: loose(ACCESS_POLICY_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata }),
+  ClusterAccessPolicy: loose(CLUSTER_ACCESS_POLICY_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata }),
+  TrafficPolicy: loose(TRAFFIC_POLICY_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata }),
+  ClusterTrafficPolicy: loose(CLUSTER_TRAFFIC_POLICY_FIELDS, 'anyone').omit({ spec: true }).extend({ metadata }),
+} as const satisfies Partial<Record<keyof ObjectKinds, object>>
+type BundledKind = keyof typeof SHAPES
+
+/** The objects in a bundle that decide about calls. A kind that could not be listed is absent. */
+export type BundleObjects = { readonly [K in BundledKind]?: readonly ObjectKinds[K][] }
+
+export interface WholeBundle {
+  /** As of readBundle(). */
+  readonly facts: unknown
+  /** Objects whose fields cannot be read are left out. */
+  readonly objects: BundleObjects
+}
+
+/** Takes and throws what readBundle() does. */
+export async function readWholeBundle(file: string): Promise<WholeBundle> {
   try {
-    return factsOf(await unpacked(await contentOf(file)))
+    const files = await unpacked(await contentOf(file))
+    return { facts: factsOf(files), objects: objectsOf(files) }
   } catch (error) {
     throw new UserError(`--bundle ${file}: ${printable(messageOf(error)).slice(0, 300)}`, {
       hint: 'expected a file written by "sealane gather"',
@@ -67,6 +119,60 @@ async function unpacked(content: Buffer): Promise<ReadonlyMap<string, Buffer>> {
     throw new Error(why, { cause: error })
   }
   return unpackTar(archive, MAX_FILES)
+}
+
+/**
+ * The objects of these kinds in a bundle, as a command reads them from a cluster. Throws UserError for a file that
+ * readBundle() refuses, and for one that lacks a kind: without all policies, more would seem to be allowed.
+ */
+export async function bundledObjects<const K extends BundledKind>(
+  file: string,
+  kinds: readonly K[],
+): Promise<{ readonly [One in K]: readonly ObjectKinds[One][] }> {
+  const { objects } = await readWholeBundle(file)
+  const missing = kinds.filter((kind) => objects[kind] === undefined)
+  if (missing.length > 0)
+    throw new UserError(`--bundle ${file}: it has no ${missing.join(', ')}`, {
+      hint: 'expected a file written by "sealane gather" of this release, with the right to list these kinds',
+    })
+  return objects as { readonly [One in K]: readonly ObjectKinds[One][] }
+}
+
+/** Slices are whole only where those of exported services were gathered too, which earlier releases did not. */
+function objectsOf(files: ReadonlyMap<string, Buffer>): BundleObjects {
+  const found = (Object.keys(SHAPES) as readonly BundledKind[]).flatMap((kind) => {
+    const isCalled = kind === 'Service' || kind === 'EndpointSlice'
+    const exported = isCalled ? itemsIn(files.get(ROOT + exportedFile(kind)), kind) : []
+    const listed = itemsIn(files.get(ROOT + objectsFile(kind)), kind)
+    return listed === undefined || exported === undefined ? [] : [[kind, distinct([...listed, ...exported])] as const]
+  })
+  return Object.fromEntries(found)
+}
+
+interface Item {
+  readonly metadata: { readonly namespace?: string; readonly name: string }
+}
+
+/** Undefined without such a file, or if it has no list. */
+function itemsIn(content: Buffer | undefined, kind: BundledKind): readonly Item[] | undefined {
+  if (content === undefined) return undefined
+  let value: unknown
+  try {
+    value = JSON.parse(content.toString())
+  } catch {
+    return undefined
+  }
+  const { items } = (typeof value === 'object' && value !== null ? value : {}) as { readonly items?: unknown }
+  if (!Array.isArray(items)) return undefined
+  return items.slice(0, MAX_OBJECTS).flatMap((item: unknown) => {
+    const read = SHAPES[kind].safeParse(item)
+    return read.success ? [{ ...(item as object), ...read.data, kind } as unknown as Item] : []
+  })
+}
+
+/** A file of exported services may have objects that the other file has too. */
+function distinct(items: readonly Item[]): readonly Item[] {
+  return [...new Map(items.map((item) => [`${item.metadata.namespace ?? ''}/${item.metadata.name}`, item])).values()]
 }
 
 function factsOf(files: ReadonlyMap<string, Buffer>): unknown {

@@ -6,9 +6,10 @@ import { open } from 'node:fs/promises'
 import { KERNEL_QUESTIONS, askKernel } from '../../compose/compose.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
+import { type EndpointSlice, LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, type Service } from '../../model/model.ts'
 import { SILENT_PROGRESS, gatherFacts, siteFacts, siteProbes, textOfPage } from '../status/status.ts'
 import { REPORT_FIELDS } from './kind-fields.ts'
-import { type Answer, type BundleItem, factsItem } from './items.ts'
+import { type Answer, type BundleItem, exportedFile, factsItem, objectsFile } from './items.ts'
 
 export interface SiteItemsInit {
   readonly config: SiteConfig
@@ -57,7 +58,23 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
       await cache.whenSynced(limited)
       return { items: cache.list(), kind }
     }
-    return { name: `objects/${kind}.json`, ms, maxBytes: MAX_BYTES, ask }
+    return { name: objectsFile(kind), ms, maxBytes: MAX_BYTES, ask }
+  })
+  // The folder of a site is small: these are among the objects above too.
+  const exported = (['Service', 'EndpointSlice'] as const).map((kind): BundleItem => {
+    const ask = async (limited: AbortSignal): Promise<Answer> => {
+      const [exports, all] = [api.cache('ServiceExport'), api.cache(kind)]
+      await Promise.all([exports.whenSynced(limited), all.whenSynced(limited)])
+      const isExported = ({ metadata: { namespace, name, labels = {} } }: Service | EndpointSlice): boolean => {
+        if (kind === 'Service') return exports.get(name, namespace) !== undefined
+        const service = labels[LABEL_K8S_SERVICE_NAME]
+        return (
+          service !== undefined && !(LABEL_SOURCE_CLUSTER in labels) && exports.get(service, namespace) !== undefined
+        )
+      }
+      return { items: all.list().filter(isExported), kind }
+    }
+    return { name: exportedFile(kind), ms, maxBytes: MAX_BYTES, ask }
   })
   const said = pages.flatMap((address) =>
     PAGES.map(({ path, folder }): BundleItem => {
@@ -86,6 +103,7 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
   return [
     factsItem(2 * ms + 1000, () => gatherFacts(`site ${config.name}`, facts)),
     ...objects,
+    ...exported,
     ...said,
     ...kernel,
     ...written,

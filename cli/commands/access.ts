@@ -6,7 +6,7 @@ import type { Command } from 'commander'
 import { withBroker } from '../broker/broker.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import { type AccessDefault, exposureOf, isOfferedTo } from '../../model/access/access.ts'
-import { type Kind, MEMBERSHIP_NAME, type Offer, isDnsLabel } from '../../model/model.ts'
+import { type Kind, MEMBERSHIP_NAME, type ObjectKinds, type Offer, isDnsLabel } from '../../model/model.ts'
 import { ExitWith, UserError } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
@@ -50,7 +50,7 @@ import {
   parseCalled,
   parseCaller,
 } from '../status/status.ts'
-import { unknownError } from './status.ts'
+import { bundleOption, unknownError } from './status.ts'
 
 const KINDS = [
   'Membership',
@@ -66,6 +66,7 @@ const PORT_KINDS = ['Service', 'EndpointSlice'] as const
 const MOST_ROWS = 200
 
 interface LookOptions extends TargetOptions {
+  readonly bundle?: string
   readonly output: OutputFormat
   readonly timeout: number
 }
@@ -81,7 +82,8 @@ export function addShowAccess(show: Command, context: CommandContext): void {
     'a service such as web or web.shop, or the id of a member (default: all services)',
     parsed(parseSubject),
   )
-  addShowOptions(command).action(async (subject: Subject | undefined, options: ShowOptions) => {
+  addShowOptions(command, { more: [bundleOption()] })
+  command.action(async (subject: Subject | undefined, options: ShowOptions & Pick<LookOptions, 'bundle'>) => {
     const { output: format, namespace } = options
     const objects = await look(command, options, context, KINDS)
     const isKnown = (id: string): boolean => objects.clusters.some(({ spec }) => spec.id === id)
@@ -153,6 +155,7 @@ export function addAccessCommand(program: Command, context: CommandContext): voi
       parsed(parseCalled),
     )
   addTargetOptions(command, seenOtherwise(LOCAL_SITE))
+    .addOption(bundleOption())
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (from: Caller, to: Called, options: LookOptions) => {
@@ -223,13 +226,20 @@ function couldNotLook(error: unknown): never {
   throw unknownError(error)
 }
 
+type LookKind = (typeof KINDS)[number] | (typeof PORT_KINDS)[number]
+
 /** Reads the objects of these kinds; of other kinds there are none. Throws UserError before the cluster has joined. */
 async function look(
   command: Command,
-  { site, timeout }: LookOptions,
+  { site, timeout, bundle }: LookOptions,
   context: CommandContext,
-  kinds: readonly Kind[],
+  kinds: readonly LookKind[],
 ): Promise<CheckObjects> {
+  if (bundle !== undefined) {
+    const { bundledObjects } = await import('../bundle/read-bundle.ts')
+    const objects: Partial<Awaited<ReturnType<typeof bundledObjects<LookKind>>>> = await bundledObjects(bundle, kinds)
+    return checkObjects((kind) => objects[kind] ?? [])
+  }
   const kube = targetToSee(command, context, site)
   return withinTime(context.signal, timeout, (signal) =>
     withTarget({ kube, site }, { ...context, signal, wantsAll: true }, async ({ api, admin }) => {
@@ -242,10 +252,13 @@ async function look(
   )
 }
 
-async function readObjects(api: ClusterApi, kinds: readonly Kind[], signal: AbortSignal): Promise<CheckObjects> {
-  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(signal)))
-  const listed = <K extends Kind>(kind: K) => (kinds.includes(kind) ? api.cache(kind).list() : [])
-  const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
+async function readObjects(api: ClusterApi, kinds: readonly LookKind[], signal: AbortSignal): Promise<CheckObjects> {
+  await Promise.all(kinds.map((kind) => api.cache<Kind>(kind).whenSynced(signal)))
+  return checkObjects((kind) => (kinds.includes(kind) ? api.cache(kind).list() : []))
+}
+
+function checkObjects(listed: <K extends LookKind>(kind: K) => readonly ObjectKinds[K][]): CheckObjects {
+  const membership = listed('Membership').find(({ metadata }) => metadata.name === MEMBERSHIP_NAME)
   if (membership === undefined) {
     throw new UserError('this cluster or site has not joined a clusterset', { hint: 'see: sealane join --help' })
   }

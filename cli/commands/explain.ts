@@ -248,6 +248,18 @@ async function sideOf(
 }
 
 async function sideOfBundle(file: string): Promise<PathSide> {
-  const { readBundle } = await import('../bundle/read-bundle.ts')
-  return { facts: await readBundle(file) }
+  const { readWholeBundle } = await import('../bundle/read-bundle.ts')
+  const { facts, objects } = await readWholeBundle(file)
+  const { EndpointSlice, Namespace, AccessPolicy, ClusterAccessPolicy, TrafficPolicy, ClusterTrafficPolicy } = objects
+  return {
+    facts,
+    objects: {
+      ...(EndpointSlice === undefined ? {} : { EndpointSlice }),
+      ...(Namespace === undefined ? {} : { Namespace }),
+      ...(AccessPolicy === undefined ? {} : { AccessPolicy }),
+      ...(ClusterAccessPolicy === undefined ? {} : { ClusterAccessPolicy }),
+      ...(TrafficPolicy === undefined ? {} : { TrafficPolicy }),
+      ...(ClusterTrafficPolicy === undefined ? {} : { ClusterTrafficPolicy }),
+    },
+  }
 }

@@ -129,6 +129,12 @@ export function parsePage(text: string): string {
 }
 
 /** Exit codes 1 and 2 describe the state of the cluster. So a command that could not look has a code of its own. */
+/** Of a command that reads the objects of one cluster or site. */
+export function bundleOption(): Option {
+  const text = 'look into a file written by "sealane gather" instead of the live state'
+  return new Option('--bundle <file>', text).conflicts(['context', 'kubeconfig', 'site', 'watch'])
+}
+
 export function unknownError(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof ExitWith) return error
   if (!(error instanceof UserError)) return new UserError(messageOf(error), { exitCode: EXIT_UNKNOWN, cause: error })

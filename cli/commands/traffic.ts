@@ -1,7 +1,7 @@
 /** `sealane show traffic`: which exporting cluster gets which share of the calls of this cluster or site, and why. */
 import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
-import { type Kind, MEMBERSHIP_NAME, isDnsLabel } from '../../model/model.ts'
+import { type Kind, MEMBERSHIP_NAME, type ObjectKinds, isDnsLabel } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import {
   type Column,
@@ -28,7 +28,7 @@ import {
   shareText,
   trafficRows,
 } from '../status/status.ts'
-import { lookAgain, screenStart } from './status.ts'
+import { bundleOption, lookAgain, screenStart } from './status.ts'
 
 const KINDS = [
   'Membership',
@@ -46,6 +46,7 @@ const MOST_ROWS = 200
 
 interface TrafficOptions extends ShowOptions {
   readonly watch: boolean
+  readonly bundle?: string
 }
 
 /** A service as people name it. Without a namespace: those of this name in all namespaces. */
@@ -77,7 +78,7 @@ export function addShowTraffic(show: Command, context: CommandContext): void {
     parsed(parseServiceName),
   )
   const text = 'look every two seconds until interrupted, and print again what has changed'
-  addShowOptions(command, { more: [new Option('--watch', text).default(false)] })
+  addShowOptions(command, { more: [new Option('--watch', text).default(false), bundleOption()] })
   command.action(async (service: NamedService | undefined, options: TrafficOptions) => {
     const { namespace = service?.namespace, watch } = options
     if (service?.namespace !== undefined && service.namespace !== namespace) {
@@ -97,7 +98,7 @@ export function addShowTraffic(show: Command, context: CommandContext): void {
       before = all
       await print(rows, remarks, options, context)
     }
-    const target = targetToSee(command, context, options.site)
+    const target = options.bundle === undefined ? targetToSee(command, context, options.site) : undefined
     await look(target)
     // The name of the selected cluster is printed once.
     const again = target && (kubeTarget(target) ?? {})
@@ -149,13 +150,22 @@ async function print(
 }
 
 interface LookInit {
+  readonly bundle?: string
   readonly kube: KubeTarget | undefined
   readonly site: string
   readonly timeout: number
 }
 
 /** Opens the target for each look: an open site does not see later changes. Throws UserError before the join. */
-function readObjects({ kube, site, timeout }: LookInit, context: CommandContext): Promise<TrafficObjects> {
+async function readObjects(
+  { kube, site, timeout, bundle }: LookInit,
+  context: CommandContext,
+): Promise<TrafficObjects> {
+  if (bundle !== undefined) {
+    const { bundledObjects } = await import('../bundle/read-bundle.ts')
+    const objects = await bundledObjects(bundle, KINDS)
+    return trafficObjects((kind) => objects[kind])
+  }
   return withinTime(context.signal, timeout, (signal) =>
     withTarget({ kube, site }, { ...context, signal, wantsAll: true }, async ({ api, admin }) => {
       if (admin !== undefined) {
@@ -169,19 +179,25 @@ function readObjects({ kube, site, timeout }: LookInit, context: CommandContext)
 
 async function objectsOf(api: ClusterApi, signal: AbortSignal): Promise<TrafficObjects> {
   await Promise.all(KINDS.map((kind: Kind) => api.cache(kind).whenSynced(signal)))
-  const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
+  return trafficObjects((kind) => api.cache(kind).list())
+}
+
+function trafficObjects(
+  listed: <K extends (typeof KINDS)[number]>(kind: K) => readonly ObjectKinds[K][],
+): TrafficObjects {
+  const membership = listed('Membership').find(({ metadata }) => metadata.name === MEMBERSHIP_NAME)
   if (membership === undefined) {
     throw new UserError('this cluster or site has not joined a clusterset', { hint: 'see: sealane join --help' })
   }
   return {
     membership,
-    clusters: api.cache('Cluster').list(),
-    imports: api.cache('ServiceImport').list(),
-    slices: api.cache('EndpointSlice').list(),
-    gateways: api.cache('Gateway').list(),
-    nodes: api.cache('Node').list(),
-    policies: api.cache('TrafficPolicy').list(),
-    clusterPolicies: api.cache('ClusterTrafficPolicy').list(),
-    accessPolicies: api.cache('ClusterAccessPolicy').list(),
+    clusters: listed('Cluster'),
+    imports: listed('ServiceImport'),
+    slices: listed('EndpointSlice'),
+    gateways: listed('Gateway'),
+    nodes: listed('Node'),
+    policies: listed('TrafficPolicy'),
+    clusterPolicies: listed('ClusterTrafficPolicy'),
+    accessPolicies: listed('ClusterAccessPolicy'),
   }
 }

@@ -3,7 +3,7 @@
  * says `headless: follow`. All of them for any other service.
  */
 import type { Family } from '../../model/addresses/addresses.ts'
-import { clustersWithoutEgress } from '../../model/access/access.ts'
+import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { type EndpointSlice, MEMBERSHIP_NAME, type ServiceImport } from '../../model/model.ts'
 import {
@@ -58,6 +58,7 @@ const FAMILIES = new Map<EndpointSlice['addressType'], Family>([
 
 export class HeadlessShares {
   #world: Omit<SharesWorld, 'reachable'>
+  readonly #access = new AccessVersions()
 
   /** Takes the id of this cluster. */
   constructor(self: string) {
@@ -88,7 +89,11 @@ export class HeadlessShares {
         ...this.#world,
         clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
         clusters: new Map(clusters.list().map((cluster) => [cluster.metadata.name, cluster])),
-        withoutEgress: clustersWithoutEgress(access.list(), clusters.list(), this.#world.self),
+        withoutEgress: clustersWithoutEgress(
+          this.#access.clusterPolicies(access.list()),
+          clusters.list(),
+          this.#world.self,
+        ),
       }
       changed((service) => isFollowing(this.#world.policies, service))
     }

@@ -74,7 +74,7 @@ export class MemberView {
   readonly world: World
   readonly objects: PathObjects
   readonly self: string
-  /** False in bundles, whose slices have no addresses. */
+  /** False for facts alone, and bundles of earlier releases: their slices have no addresses. */
   readonly hasAddresses: boolean
   readonly #isFar: boolean
   readonly #byStation = new Map<Station, (readonly [Finding, Effect, boolean])[]>()

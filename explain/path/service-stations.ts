@@ -26,6 +26,7 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import {
   type ServiceShares,
   type SharesWorld,
+  importPortText,
   sharesOfPort,
   statedShares,
   weightsOf,
@@ -286,7 +287,7 @@ export function sharesStep(trip: Trip, { shares, refused, policy, ports }: Servi
   // A call without a port is about all of them.
   const others = ports.map((plan) => {
     const given = plan.shares.flatMap(({ cluster, share }) => (share > 0 ? [`${cluster} ${share / 100} %`] : []))
-    const titles = plan.of.map(({ name, protocol, port }) => name ?? `${protocol} ${port}`)
+    const titles = plan.of.map(importPortText)
     return `port ${named(titles, 4)}: ${given.length === 0 ? 'no cluster gets calls' : given.join(', ')}`
   })
   // One cluster that could be called, and is not, is the decision of this station.

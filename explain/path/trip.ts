@@ -200,7 +200,7 @@ export function ofCall(
   { family, here }: Pick<Trip, 'family' | 'here'>,
   slices: readonly EndpointSlice[],
 ): readonly EndpointSlice[] {
-  // Bundles have no addresses, and so no families.
+  // Facts alone have no addresses, and so no families.
   if (family === undefined || !here.hasAddresses) return ofOneFamily(slices)
   return slices.filter(({ addressType }) => addressType === family)
 }

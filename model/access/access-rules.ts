@@ -13,7 +13,8 @@ import {
   type OfferRule,
   unexportedNamespace,
 } from '../model.ts'
-import { hasOnly, isUnderstoodSelector, matchesLabels } from './match-labels.ts'
+import { CALLER_FIELDS, accessInForce, hasKnownTargets, unknownPolicyParts } from './access-versions.ts'
+import { hasOnly, matchesLabels } from './match-labels.ts'
 import { RulesJoiner } from './joined-rules.ts'
 import { TO_ALL, TO_NOBODY } from './offer.ts'
 
@@ -26,7 +27,10 @@ export interface AccessWorld {
   readonly clustersetDefault?: AccessDefault | undefined
   /** The lists of the exporter. */
   readonly namespaces?: NamespaceLists | undefined
-  /** At most one has the name that counts. */
+  /**
+   * At most one has the name that counts. Of a policy that is not valid, its latest valid version counts: by its status,
+   * unless AccessVersions has found it.
+   */
   readonly clusterPolicies: readonly ClusterAccessPolicy[]
   readonly policies: readonly AccessPolicy[]
   /** The members, with the labels that selectors see. */
@@ -51,13 +55,6 @@ export interface DecidedOffer {
 }
 
 const NO_RULES: readonly OfferRule[] = []
-
-const CALLER_FIELDS = ['clusters', 'selector', 'namespaces', 'namespaceSelector']
-const TARGET_FIELDS = ['group', 'kind', 'name']
-const SPEC_FIELDS = ['targetRefs', 'from']
-const MCS_GROUP = 'multicluster.x-k8s.io'
-/** A later release may have other kinds. */
-const TARGET_KIND: string = 'ServiceExport'
 
 /** On a policy that Sealane puts in place of one that cannot be read: the file of the user that may hold it. */
 export const ANNOTATION_UNREAD_FILE = 'sealane.io/unread-file'
@@ -126,7 +123,7 @@ export class AccessRules {
     let read = this.#read.get(namespace)
     if (policies === undefined || read !== undefined) return read
     read = { ofAll: [], ofService: new Map() }
-    for (const policy of policies.sort(byName)) {
+    for (const policy of policies.map(accessInForce).sort(byName)) {
       const targets = policyTargets(policy)
       if (targets === undefined) read.ofAll.push(policy)
       else for (const name of targets) pushTo(read.ofService, name, policy)
@@ -136,10 +133,11 @@ export class AccessRules {
   }
 
   /** What the author of the policy should know. The policy need not be one of the world. */
-  notesOn(policy: AccessPolicy): PolicyNotes {
+  notesOn(stated: AccessPolicy): PolicyNotes {
+    const policy = accessInForce(stated)
     const ids = policy.spec.from.flatMap(({ clusters = [] }) => clusters)
     return {
-      unknownParts: unknownParts(policy),
+      unknownParts: unknownPolicyParts(stated),
       unknownIds: [...new Set(ids)].filter((id) => id !== this.#self && !this.#labels.has(id)).sort(),
       namesNobody: this.#rulesOf([policy]).length === 0,
     }
@@ -153,7 +151,7 @@ export class AccessRules {
 
   // A part that this release does not understand names nobody: it must not let in more than its author meant.
   #rulesOfOne(policy: AccessPolicy): readonly OfferRule[] {
-    if (!isUnderstood(policy)) return NO_RULES
+    if (!hasKnownTargets(policy)) return NO_RULES
     const text = JSON.stringify(policy.spec.from)
     let rules = this.#resolved.get(text)
     if (rules === undefined) this.#resolved.set(text, (rules = this.#resolve(policy)))
@@ -191,7 +189,8 @@ export class AccessRules {
 }
 
 function fallback({ clustersetDefault, clusterPolicies }: AccessWorld): DecidedOffer {
-  const own = clusterPolicies.find(({ metadata }) => metadata.name === CLUSTER_ACCESS_POLICY_NAME)?.spec.default
+  const stated = clusterPolicies.find(({ metadata }) => metadata.name === CLUSTER_ACCESS_POLICY_NAME)
+  const own = stated && accessInForce(stated).spec.default
   // Anything but allow, such as a word of a later release, closes.
   if (own !== undefined && own !== 'allow') return { offer: TO_NOBODY, cause: { by: 'cluster-default', default: own } }
   if (clustersetDefault !== undefined && clustersetDefault !== 'allow')
@@ -211,11 +210,11 @@ interface NamespacePolicies {
 
 /**
  * The names of the services of the policy, each once. Undefined: all of the namespace, also with an empty list. A policy
- * whose targets are not fully understood counts for every service: it then only closes.
+ * whose targets are not fully understood counts for every service: it then only closes. Takes what accessInForce() gives.
  */
 export function policyTargets(policy: AccessPolicy): ReadonlySet<string> | undefined {
   const { targetRefs = [] } = policy.spec
-  return targetRefs.length === 0 || !isUnderstood(policy) ? undefined : new Set(targetRefs.map(({ name }) => name))
+  return targetRefs.length === 0 || !hasKnownTargets(policy) ? undefined : new Set(targetRefs.map(({ name }) => name))
 }
 
 function pushTo<V>(lists: Map<string, V[]>, key: string, value: V): void {
@@ -224,52 +223,13 @@ function pushTo<V>(lists: Map<string, V[]>, key: string, value: V): void {
   else list.push(value)
 }
 
-/** Whether the fields of the policy and of its targets are those of this release. */
-function isUnderstood({ spec }: AccessPolicy): boolean {
-  return (
-    hasOnly(spec, SPEC_FIELDS) &&
-    (spec.targetRefs ?? []).every((target) => {
-      const { group = MCS_GROUP, kind = TARGET_KIND } = target
-      return group === MCS_GROUP && kind === TARGET_KIND && hasOnly(target, TARGET_FIELDS)
-    })
-  )
-}
-
 export interface PolicyNotes {
-  /** The fields that this release does not understand, as paths. They name nobody. */
+  /** What this release does not understand, by unknownPolicyParts(). It names nobody. */
   readonly unknownParts: readonly string[]
   /** Ids that no member has, sorted. They count as soon as such a cluster joins. */
   readonly unknownIds: readonly string[]
   /** Whether no other cluster may call by this policy. */
   readonly namesNobody: boolean
-}
-
-function unknownParts({ spec }: AccessPolicy): string[] {
-  const parts = unknownFields(spec, SPEC_FIELDS, 'spec')
-  for (const [i, target] of (spec.targetRefs ?? []).entries()) {
-    const at = `spec.targetRefs[${i}]`
-    const { group = MCS_GROUP, kind = TARGET_KIND } = target
-    parts.push(...unknownFields(target, TARGET_FIELDS, at))
-    if (group !== MCS_GROUP) parts.push(`${at}.group`)
-    if (kind !== TARGET_KIND) parts.push(`${at}.kind`)
-  }
-  parts.push(...spec.from.flatMap((callers, i) => unknownCallerParts(callers, `spec.from[${i}]`)))
-  return parts
-}
-
-/** The fields of an entry of a policy, or of egress, that this release does not understand, as paths below `at`. */
-export function unknownCallerParts(callers: AccessCallers, at: string): string[] {
-  const selectors = (['selector', 'namespaceSelector'] as const).filter((field) => {
-    const selector = callers[field]
-    return selector !== undefined && !isUnderstoodSelector(selector)
-  })
-  return [...unknownFields(callers, CALLER_FIELDS, at), ...selectors.map((field) => `${at}.${field}`)]
-}
-
-function unknownFields(object: object, fields: readonly string[], at: string): string[] {
-  return Object.keys(object)
-    .filter((field) => !fields.includes(field))
-    .map((field) => `${at}.${field}`)
 }
 
 function namespacesOf({ namespaces, namespaceSelector }: AccessCallers): NamespaceChoice | undefined {

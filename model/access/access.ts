@@ -13,9 +13,15 @@ export {
   type OfferCause,
   type PolicyNotes,
   exposureOf,
-  unknownCallerParts,
   policyTargets,
 } from './access-rules.ts'
+export {
+  AccessVersions,
+  type AnyAccessPolicy,
+  accessInForce,
+  accessProblem,
+  unknownPolicyParts,
+} from './access-versions.ts'
 export {
   ANNOTATION_CALLERS,
   type CallerNamespace,
@@ -30,6 +36,7 @@ export {
 } from './callers.ts'
 export { EgressRules, clustersWithoutEgress, egressRules, keepsOpenConnections } from './egress.ts'
 export { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
+export { type KeptVersion, unreadableField, versionInForce, versionToKeep } from './policy-versions.ts'
 export {
   type Caller,
   MAX_OFFERED_IDS,

@@ -1,11 +1,10 @@
 /** What a ClusterAccessPolicy says besides the default: which namespaces may call which other clusters. Pure. */
 import { CLUSTER_ACCESS_POLICY_NAME, type Cluster, type ClusterAccessPolicy, type NamespaceChoice } from '../model.ts'
+import { CALLER_FIELDS, accessInForce } from './access-versions.ts'
 import { NO_NAMESPACE, togetherChosen } from './callers.ts'
 import { hasOnly, matchesLabels } from './match-labels.ts'
 
 type EgressRule = NonNullable<ClusterAccessPolicy['spec']['egress']>[number]
-
-const RULE_FIELDS = ['clusters', 'selector', 'namespaces', 'namespaceSelector']
 
 export class EgressRules {
   readonly #rules: readonly EgressRule[]
@@ -13,7 +12,7 @@ export class EgressRules {
 
   /** Entries that this release does not understand allow nothing. */
   constructor(rules: readonly EgressRule[], clusters: readonly Pick<Cluster, 'spec'>[]) {
-    this.#rules = rules.filter((rule) => hasOnly(rule, RULE_FIELDS))
+    this.#rules = rules.filter((rule) => hasOnly(rule, CALLER_FIELDS))
     this.#labels = new Map(clusters.map(({ spec }) => [spec.id, spec.labels]))
   }
 
@@ -65,5 +64,6 @@ export function keepsOpenConnections(policies: readonly ClusterAccessPolicy[]): 
 }
 
 function inForce(policies: readonly ClusterAccessPolicy[]): ClusterAccessPolicy | undefined {
-  return policies.find(({ metadata }) => metadata.name === CLUSTER_ACCESS_POLICY_NAME)
+  const stated = policies.find(({ metadata }) => metadata.name === CLUSTER_ACCESS_POLICY_NAME)
+  return stated && accessInForce(stated)
 }

@@ -1,6 +1,7 @@
 /** The descriptions of cluster selectors and their results, which ServiceExport and ServiceImport share (KEP-5939). */
 import { MAX_CLUSTER_SELECTORS, MAX_NAME, MAX_PROPERTY_VALUE, MAX_SELECTOR_ENTRIES } from '../values/values.ts'
-import { type Described, choice, list, map, text, textMap } from './fields.ts'
+import { VALUES_OF_OPERATOR } from './access-policy.ts'
+import { type Described, type Rule, choice, list, map, text, textMap } from './fields.ts'
 
 const REQUIREMENT = map(
   {
@@ -13,18 +14,22 @@ const REQUIREMENT = map(
     ).optional(),
   },
   'A requirement of a property.',
+  { 'x-kubernetes-validations': [VALUES_OF_OPERATOR] },
 )
 
 /** A selector of ClusterProperties, all of whose parts must be met. */
-export const propertySelector = (what: string) =>
+export const propertySelector = (what: string, rules: readonly Rule[] = []) =>
   map(
     {
-      matchProperties: textMap('Properties and their values, or @SameAsImporter@ for that of the importing cluster.', {
-        maxProperties: MAX_SELECTOR_ENTRIES,
-      }).optional(),
+      matchProperties: textMap(
+        'Properties and their values, or @SameAsImporter@ for that of the importing cluster.',
+        { maxProperties: MAX_SELECTOR_ENTRIES },
+        { maxLength: MAX_PROPERTY_VALUE },
+      ).optional(),
       matchExpressions: list(REQUIREMENT, 'Requirements that must all be met.', MAX_SELECTOR_ENTRIES).optional(),
     },
     what,
+    rules.length === 0 ? {} : { 'x-kubernetes-validations': rules },
   )
 
 const PROPERTY_SELECTOR = propertySelector('Selects clusters by their ClusterProperties. It is not empty.')

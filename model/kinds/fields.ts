@@ -8,7 +8,7 @@
 import { z } from 'zod'
 import { LABEL_PATTERN, MAX_LABEL, MAX_NAME, MAX_PORT, isAddress, isDnsSubdomain, isPrefix } from '../values/values.ts'
 
-interface Rule {
+export interface Rule {
   /** A CEL expression. */
   readonly rule: string
   readonly message: string
@@ -191,9 +191,14 @@ export function object<T extends z.ZodRawShape>(description: string, shape: T, l
   return noted(type, { schema: { description, type: 'object', ...limits }, isObject: true })
 }
 
-export function textMap(description = '', limits: Limits = {}): z.ZodRecord<z.ZodString, Field<string>> {
+/** `value` has the limits of the values. */
+export function textMap(
+  description = '',
+  limits: Limits = {},
+  value: Limits = {},
+): z.ZodRecord<z.ZodString, Field<string>> {
   const { maxProperties = Infinity } = limits
-  const type = z.record(z.string(), text(), { error: 'a map' })
+  const type = z.record(z.string(), text('', value), { error: 'a map' })
   const few = type.refine((value) => Object.keys(value).length <= maxProperties, {
     error: `at most ${maxProperties} entries`,
   })

@@ -4,6 +4,9 @@ import {
   MAX_AFFINITY_SECONDS,
   MAX_POLICY_CALLERS,
   MAX_POLICY_ENTRIES,
+  MAX_REPORTED_PORTS,
+  MAX_REPORTED_PORT_GROUPS,
+  MAX_REPORTED_PORT_SHARES,
   MAX_REPORTED_SERVICES,
   MAX_REPORTED_SHARES,
   MAX_TRAFFIC_TIERS,
@@ -12,11 +15,38 @@ import {
 import { labelSelector } from './access-policy.ts'
 import { propertySelector } from './cluster-selectors.ts'
 import { CONDITIONS } from './conditions.ts'
-import { anyInteger, choice, dnsLabel, integer, integerMap, list, map, object, text } from './fields.ts'
+import { type Rule, anyInteger, choice, dnsLabel, integer, integerMap, list, map, object, text } from './fields.ts'
+import { versionInForce } from './policy-version.ts'
 
 /** What a tier consists of: exactly one of these fields is set. */
 const TIER_KINDS = ['local', 'clusters', 'selector', 'any'] as const
 const ONE_OF_TIER = `exactly one of ${TIER_KINDS.join(', ')}`
+
+/** A rule that at least one of two maps or lists has an entry. */
+const notEmpty = (one: string, other: string): Rule => ({
+  rule: [one, other].map((field) => `has(self.${field}) && size(self.${field}) > 0`).join(' || '),
+  message: `expected at least one entry in ${one} or ${other}`,
+})
+
+/**
+ * What the fields of a tier say of each other. trafficPolicyProblem() says the same where an API server has no such
+ * rule. Keys of a map have no limit that the cost of a rule could follow, so their grammar is checked there alone.
+ */
+const TIER_RULES: readonly Rule[] = [
+  {
+    rule: `[${TIER_KINDS.map((kind) => `has(self.${kind})`).join(', ')}].filter(one, one).size() == 1`,
+    message: `expected ${ONE_OF_TIER}`,
+  },
+  { rule: '!has(self.clusters) || size(self.clusters) > 0', message: 'clusters: expected at least one id' },
+  {
+    rule: '!has(self.clusters) || !has(self.weights) || self.weights.all(id, id in self.clusters)',
+    message: 'weights: expected ids of clusters',
+  },
+  {
+    rule: '!has(self.clusters) || !has(self.weights) || !self.clusters.all(id, id in self.weights && self.weights[id] == 0)',
+    message: 'weights: expected at least one above 0, or an id without a weight',
+  },
+]
 
 const TIER = map(
   {
@@ -24,10 +54,19 @@ const TIER = map(
     clusters: list(dnsLabel('Id of a member.'), 'Ids of members.', MAX_POLICY_CALLERS).optional(),
     selector: map(
       {
-        labels: labelSelector('Labels of the members, as in their Cluster objects.').optional(),
-        properties: propertySelector('ClusterProperties of the members.').optional(),
+        labels: labelSelector('Labels of the members, as in their Cluster objects.', [
+          notEmpty('matchLabels', 'matchExpressions'),
+        ]).optional(),
+        properties: propertySelector('ClusterProperties of the members.', [
+          notEmpty('matchProperties', 'matchExpressions'),
+        ]).optional(),
       },
       'Members that meet both fields. A value @SameAsImporter@ is that of this cluster.',
+      {
+        'x-kubernetes-validations': [
+          { rule: 'has(self.labels) || has(self.properties)', message: 'expected labels or properties' },
+        ],
+      },
     ).optional(),
     any: map({}, 'All clusters that export the service.').optional(),
     weights: integerMap(
@@ -38,14 +77,7 @@ const TIER = map(
     ).optional(),
   },
   `Some clusters: ${ONE_OF_TIER} is set. A cluster belongs to the first tier that has it.`,
-  {
-    'x-kubernetes-validations': [
-      {
-        rule: `[${TIER_KINDS.map((kind) => `has(self.${kind})`).join(', ')}].filter(one, one).size() == 1`,
-        message: `expected ${ONE_OF_TIER}`,
-      },
-    ],
-  },
+  { 'x-kubernetes-validations': TIER_RULES },
 )
 
 const RULES = {
@@ -93,12 +125,39 @@ const SHARE = map(
   'The share of one cluster.',
 )
 
+const PORT_SHARE = map(
+  {
+    cluster: text('Id of the exporting cluster.'),
+    share: integer(0, MAX_TRAFFIC_WEIGHT, 'Share of new connections in 1/10,000.'),
+    ready: anyInteger('int32', 'Ready endpoints that serve the ports.'),
+    total: anyInteger('int32', 'All endpoints that serve the ports.'),
+    reason: text('Reason code.'),
+  },
+  'The share of one cluster.',
+)
+
+const PORT_GROUP = map(
+  {
+    ports: list(text('Name of the port, or its protocol and number.'), 'Ports with these shares.', MAX_REPORTED_PORTS),
+    portsLeftOut: anyInteger('int32', 'Ports with these shares that are not listed.').optional(),
+    shares: list(PORT_SHARE, 'Shares by cluster; they add up to 10000, or to 0.', MAX_REPORTED_PORT_SHARES),
+    leftOut: anyInteger('int32', 'Clusters that are not listed.').optional(),
+  },
+  'Some ports.',
+)
+
 const SERVICE = map(
   {
     namespace: text('Namespace of the service.'),
     name: text('Name of the service.'),
     shares: list(SHARE, 'Shares by cluster; they add up to 10000, or to 0 if calls are refused.', MAX_REPORTED_SHARES),
     leftOut: anyInteger('int32', 'Clusters that are not listed.').optional(),
+    portShares: list(
+      PORT_GROUP,
+      'Ports that not all endpoints serve and whose shares are therefore others. All other ports have the shares of the service.',
+      MAX_REPORTED_PORT_GROUPS,
+    ).optional(),
+    portSharesLeftOut: anyInteger('int32', 'Groups of such ports that are not listed.').optional(),
   },
   'One service.',
 )
@@ -109,14 +168,7 @@ const statusWith = <T extends z.ZodType>(spec: T) =>
       conditions: CONDITIONS.optional(),
       services: list(SERVICE, 'Services that the policy counts for.', MAX_REPORTED_SERVICES).optional(),
       servicesLeftOut: anyInteger('int32', 'Services that are not listed.').optional(),
-      inForce: map(
-        {
-          uid: text('The metadata.uid of the policy that said it.'),
-          generation: anyInteger('int64', 'The metadata.generation that said it.', 0),
-          spec,
-        },
-        'The latest valid version. It counts while the present spec is not valid, also for parts that start then.',
-      ).optional(),
+      inForce: versionInForce(spec).optional(),
     },
     'Whether the policy is in force, and who gets which share. Written by the agent.',
   ).optional()
@@ -126,9 +178,9 @@ const SPEC = map(
     targetRefs: list(
       map(
         {
-          group: text('multicluster.x-k8s.io, if it is set.').optional(),
+          group: choice(['multicluster.x-k8s.io'], 'multicluster.x-k8s.io, if it is set.').optional(),
           kind: choice(['ServiceImport'], 'ServiceImport.').optional(),
-          name: text('Name of the ServiceImport.', { minLength: 1, maxLength: 63 }),
+          name: dnsLabel('Name of the ServiceImport.'),
         },
         'One ServiceImport of this namespace.',
       ),

@@ -4,7 +4,9 @@
  */
 import type { z } from 'zod'
 import {
+  ACCESS_POLICY_FIELDS,
   BACKEND_HEALTH,
+  CLUSTER_ACCESS_POLICY_FIELDS,
   CLUSTER_FIELDS,
   CLUSTER_TRAFFIC_POLICY_FIELDS,
   ENDPOINT_FIELDS,
@@ -36,6 +38,8 @@ export const STATUS_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   Cluster: loose(CLUSTER_FIELDS).shape.status,
   Gateway: loose(GATEWAY_FIELDS).shape.status,
   RouteAgent: loose(ROUTE_AGENT_FIELDS).shape.status,
+  AccessPolicy: loose(ACCESS_POLICY_FIELDS).shape.status,
+  ClusterAccessPolicy: loose(CLUSTER_ACCESS_POLICY_FIELDS).shape.status,
   TrafficPolicy: loose(TRAFFIC_POLICY_FIELDS).shape.status,
   ClusterTrafficPolicy: loose(CLUSTER_TRAFFIC_POLICY_FIELDS).shape.status,
 }

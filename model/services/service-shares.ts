@@ -13,6 +13,7 @@ import {
   type ServiceImport,
   type SliceEndpoint,
 } from '../model.ts'
+import { accessInForce, accessProblem } from '../access/access.ts'
 import { believedProperties } from './cluster-properties.ts'
 import { type ExportingCluster, type SelectableCluster, type SharesPlan, planShares } from './plan-shares.ts'
 import { isPortNumber, portId, servesAll, targetPorts } from './slice-ports.ts'
@@ -88,7 +89,8 @@ function decidingPart(object: WorldObject): readonly unknown[] {
     const { drained, drainedNow, labels, properties = {} } = object.spec
     return [drained === true, drainedNow === true, labels, properties]
   }
-  if (object.kind === 'ClusterAccessPolicy') return [object.spec.egress]
+  if (object.kind === 'ClusterAccessPolicy')
+    return [object.metadata.uid, accessProblem(object) === undefined, accessInForce(object).spec.egress]
   // A process that has seen a later version than the status keeps follows that one until the policy is valid again.
   return [object.metadata.uid, trafficPolicyProblem(object) === undefined, policyInForce(object)?.spec]
 }
@@ -106,6 +108,11 @@ export interface ServiceShares extends SharesPlan {
 /** The shares of some ports: those of the service as if it had only the endpoints that serve them (KEP-5939). */
 export interface PortShares extends SharesPlan {
   readonly of: readonly ImportPort[]
+}
+
+/** How people name a port: by the name that they chose, or by protocol and number. */
+export function importPortText({ name, protocol, port }: ImportPort): string {
+  return name ?? `${protocol} ${port}`
 }
 
 /** The shares of one port. */

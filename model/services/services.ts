@@ -77,14 +77,12 @@ export {
 export {
   type AnyTrafficPolicy,
   type GoodPolicies,
-  type KeptVersion,
   TrafficPolicies,
   type TrafficNotes,
   type TrafficWorld,
   policyInForce,
   trafficNotes,
   trafficPolicyProblem,
-  versionToKeep,
 } from './traffic-policies.ts'
 export {
   ANNOTATION_DRAIN,
@@ -98,6 +96,7 @@ export {
   type SharesWorld,
   changesShares,
   drainOf,
+  importPortText,
   endedClusters,
   endsOpenOf,
   sharesOfPort,

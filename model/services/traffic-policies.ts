@@ -12,8 +12,9 @@ import {
   objectKeyText,
   serviceKey,
 } from '../model.ts'
+import { unreadableField, versionInForce } from '../access/access.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
-import { MAX_AFFINITY_SECONDS, MAX_KEPT_SPEC_LENGTH, MAX_TRAFFIC_TIERS, MAX_TRAFFIC_WEIGHT } from '../values/values.ts'
+import { MAX_AFFINITY_SECONDS, MAX_TRAFFIC_TIERS, MAX_TRAFFIC_WEIGHT } from '../values/values.ts'
 import { labelRequirements, propertySelectorProblem, requirementProblem } from './cluster-selection.ts'
 
 export type AnyTrafficPolicy = TrafficPolicy | ClusterTrafficPolicy
@@ -28,8 +29,8 @@ export interface TrafficPoliciesInit {
   readonly before?: GoodPolicies
 }
 
-const MCS_GROUP = 'multicluster.x-k8s.io'
-/** A later release may have other kinds. */
+/** A later release may have other groups and kinds. */
+const MCS_GROUP: string = 'multicluster.x-k8s.io'
 const TARGET_KIND: string = 'ServiceImport'
 const RULE_FIELDS = ['order', 'spillBelowPercent', 'sessionAffinity', 'whenNoneReady', 'headless', 'passiveHealth']
 const TIER_KINDS = ['local', 'clusters', 'selector', 'any'] as const
@@ -91,35 +92,7 @@ export class TrafficPolicies {
  * version of another object of this name never counts. Undefined: nothing is in force.
  */
 export function policyInForce(policy: AnyTrafficPolicy, last?: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
-  if (trafficPolicyProblem(policy) === undefined) return policy
-  const seen = last?.metadata.uid === policy.metadata.uid ? last : undefined
-  const kept = keptVersion(policy)
-  if (kept === undefined || seen === undefined) return seen ?? kept
-  const { generation: seenAt = Infinity } = seen.metadata
-  return (kept.metadata.generation ?? 0) > seenAt ? kept : seen
-}
-
-/** The version in the status, if it is an earlier one of this object, and valid by the rules of this release. */
-function keptVersion(policy: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
-  const { metadata, status } = policy
-  const kept = status?.inForce
-  if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= (metadata.generation ?? 0)) return undefined
-  const { generation, spec } = kept
-  const version = { ...policy, metadata: { ...metadata, generation }, spec } as AnyTrafficPolicy
-  return trafficPolicyProblem(version) === undefined ? version : undefined
-}
-
-export type KeptVersion = NonNullable<NonNullable<AnyTrafficPolicy['status']>['inForce']>
-
-/**
- * What the status of a policy keeps of the version in force, for parts that start while the policy is not valid.
- * Undefined for an object without uid or generation, and for a spec that is too long to be kept twice: then nothing is
- * kept, since an earlier version must not come back.
- */
-export function versionToKeep({ metadata, spec }: AnyTrafficPolicy): KeptVersion | undefined {
-  const { uid, generation } = metadata
-  if (uid === undefined || generation === undefined) return undefined
-  return JSON.stringify(spec).length > MAX_KEPT_SPEC_LENGTH ? undefined : { uid, generation, spec }
+  return versionInForce(policy, trafficPolicyProblem, last)
 }
 
 /** What the condition of a policy depends on, besides the policy. */
@@ -198,6 +171,8 @@ function unknownIds({ spec }: AnyTrafficPolicy, members: ReadonlySet<string>): s
  */
 export function trafficPolicyProblem(policy: AnyTrafficPolicy): string | undefined {
   const { kind, metadata, spec } = policy
+  const unreadable = unreadableField(policy)
+  if (unreadable !== undefined) return `${unreadable.field}: expected ${unreadable.expected}`
   if (kind === 'ClusterTrafficPolicy' && metadata.name !== CLUSTER_TRAFFIC_POLICY_NAME)
     return complaint('metadata.name', metadata.name, CLUSTER_TRAFFIC_POLICY_NAME)
   const fields = kind === 'TrafficPolicy' ? [...RULE_FIELDS, 'targetRefs'] : RULE_FIELDS

@@ -54,6 +54,8 @@ export const MAX_CLUSTER_LABELS = 64
 /** The largest index of a Cluster: two octets of the lane addresses. */
 export const MAX_CLUSTER_INDEX = 0xffff
 
+/** apimachinery pkg/util/validation (LabelValueMaxLength): the most characters of the value of a label. */
+export const MAX_LABEL_VALUE = 63
 /** Ours: the most entries of each list in an AccessPolicy, and the most members or namespaces in one entry. */
 export const MAX_POLICY_ENTRIES = 64
 export const MAX_POLICY_CALLERS = 256
@@ -86,7 +88,11 @@ export const MAX_TRAFFIC_WEIGHT = 10_000
 /** Ours: the most services in the status of a traffic policy, and the most clusters of each. The rest is counted. */
 export const MAX_REPORTED_SERVICES = 32
 export const MAX_REPORTED_SHARES = 32
-/** Ours: the most characters, as JSON, of the spec that the status of a traffic policy keeps. */
+/** Ours: of each service, the most groups of ports with shares of their own, and the most ports and clusters of each. */
+export const MAX_REPORTED_PORT_GROUPS = 4
+export const MAX_REPORTED_PORTS = 16
+export const MAX_REPORTED_PORT_SHARES = 16
+/** Ours: the most characters, as JSON, of the spec that the status of a policy keeps. */
 export const MAX_KEPT_SPEC_LENGTH = 65_536
 
 /** Ours. The most candidates of an Endpoint, its most capabilities, and the characters of one. */

@@ -1,6 +1,6 @@
 /** Plans from the caches, and keeps the last plan where a policy cannot be planned. */
 import { isDeepStrictEqual } from 'node:util'
-import { AccessRules, type Exposure, policyTargets } from '../../model/access/access.ts'
+import { AccessRules, AccessVersions, type Exposure, accessProblem, policyTargets } from '../../model/access/access.ts'
 import { type AccessPolicy, type Cluster, MEMBERSHIP_NAME, namespaceLists } from '../../model/model.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { messageOf } from '../../runtime/runtime.ts'
@@ -42,6 +42,7 @@ export class AccessReader {
   readonly #logger: Pick<Logger, 'warn'>
   readonly #planner: AccessPlanner
   readonly #calls: CallsReader
+  readonly #versions = new AccessVersions()
   #callsPlan = NOTHING_OFFERED.calls
   /** Policies, as they are and as they were, since the last reading of the rules. */
   #changed: AccessPolicy[] = []
@@ -53,7 +54,7 @@ export class AccessReader {
     this.#caches = caches
     this.#logger = logger
     this.#planner = new AccessPlanner(family)
-    this.#calls = new CallsReader(caches, family)
+    this.#calls = new CallsReader(caches, family, this.#versions)
   }
 
   /** Names the kinds that have not been read yet. Undefined if all have, or if nothing depends on them. */
@@ -166,20 +167,16 @@ export class AccessReader {
       self,
       clustersetDefault: memberships.get(MEMBERSHIP_NAME)?.spec.accessDefault,
       namespaces: namespaceLists(memberships.get(MEMBERSHIP_NAME)),
-      clusterPolicies: access.clusterPolicies.list(),
-      policies: access.policies.list(),
+      clusterPolicies: this.#versions.clusterPolicies(access.clusterPolicies.list()),
+      policies: this.#versions.policies(access.policies.list()),
       clusters: clusters.list(),
     })
   }
 }
 
-/** As policyTargets(). A policy that cannot be read may concern all of its namespace. */
+/** As policyTargets(). Of a policy that is not valid, another version counts, with targets of its own. */
 function targetsOf(policy: AccessPolicy): ReadonlySet<string> | undefined {
-  try {
-    return policyTargets(policy)
-  } catch {
-    return undefined
-  }
+  return accessProblem(policy) === undefined ? policyTargets(policy) : undefined
 }
 
 /** Selectors see ids and labels alone. Prefixes are part of the site. */

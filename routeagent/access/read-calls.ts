@@ -1,6 +1,7 @@
 /** Reads what limits the calls of this node's pods. Pods and namespaces are only read where something is limited. */
 import {
   ANNOTATION_CALLERS,
+  type AccessVersions,
   EgressRules,
   type Exposure,
   egressRules,
@@ -30,6 +31,7 @@ export type CallsObjectCaches = Pick<RouteAgentCaches, 'clusters' | 'slices' | '
 export class CallsReader {
   readonly #caches: CallsObjectCaches
   readonly #family: AddressFamily
+  readonly #versions: AccessVersions
   readonly #memo = new WeakMap<EndpointSlice, readonly string[]>()
   /** Undefined: slices have changed. */
   #limited: { readonly self: string; readonly ports: LimitedPorts } | undefined
@@ -39,9 +41,11 @@ export class CallsReader {
   /** The last plan. Undefined: objects have changed. */
   #planned: { readonly site: CallsSite; readonly isUnknown: boolean; readonly plan: CallsPlan } | undefined
 
-  constructor(caches: CallsObjectCaches, family: AddressFamily) {
+  /** `versions` is what this process has seen of the policies. */
+  constructor(caches: CallsObjectCaches, family: AddressFamily, versions: AccessVersions) {
     this.#caches = caches
     this.#family = family
+    this.#versions = versions
   }
 
   /** Names the kinds that have not been read yet and without which what is limited is refused. */
@@ -116,7 +120,7 @@ export class CallsReader {
       family: this.#family,
       ...{ here, clusters, limited },
       egress: this.#isUnknown(exposure) ? new EgressRules([], []) : this.#egressRules(),
-      keepsOpen: keepsOpenConnections(access.clusterPolicies.list()),
+      keepsOpen: keepsOpenConnections(this.#versions.clusterPolicies(access.clusterPolicies.list())),
       pods: reads ? callers.pods.open().list() : [],
       namespaces: reads ? callers.namespaces.open().list() : [],
     })
@@ -147,7 +151,9 @@ export class CallsReader {
   #egressRules(): EgressRules | undefined {
     const { clusters, access } = this.#caches
     if (!access.clusterPolicies.synced) return undefined
-    this.#egress ??= { rules: egressRules(access.clusterPolicies.list(), clusters.list()) }
+    this.#egress ??= {
+      rules: egressRules(this.#versions.clusterPolicies(access.clusterPolicies.list()), clusters.list()),
+    }
     return this.#egress.rules
   }
 }

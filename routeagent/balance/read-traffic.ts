@@ -1,5 +1,5 @@
 /** The traffic policies as balancing follows them: which cluster of a service gets how much, from the caches. */
-import { clustersWithoutEgress } from '../../model/access/access.ts'
+import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import {
   type Cluster,
   LABEL_SOURCE_CLUSTER,
@@ -44,6 +44,7 @@ export class TrafficReader {
   #stopWaiting: (() => void) | undefined
   #poke: () => void = () => undefined
   #good: GoodPolicies = new Map()
+  readonly #access = new AccessVersions()
   #traffic: PolicyTraffic | undefined
   /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
   readonly #concerned = new Set<string>()
@@ -212,7 +213,11 @@ export class TrafficReader {
   #withoutEgress(self: string, before: SharesWorld['withoutEgress'] = new Set()): SharesWorld['withoutEgress'] {
     if (!this.#egressChanged && !this.#allChanged && this.#clusters.size === 0) return before
     const { access, clusters } = this.#caches
-    const now = clustersWithoutEgress(access.clusterPolicies.list(), clusters.list(), self)
+    const now = clustersWithoutEgress(
+      this.#access.clusterPolicies(access.clusterPolicies.list()),
+      clusters.list(),
+      self,
+    )
     const changed = [...before, ...now].filter((id) => before.has(id) !== now.has(id))
     for (const id of changed) this.#clusters.set(id, true)
     return changed.length === 0 ? before : now

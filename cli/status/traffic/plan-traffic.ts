@@ -13,6 +13,7 @@ import {
 import {
   type AnyTrafficPolicy,
   type ClusterShare,
+  importPortText,
   policyInForce,
   statedShares,
   trafficPolicyProblem,
@@ -56,16 +57,11 @@ export function trafficRows(
       return [
         ...shares.map((share) => ({ namespace, name, ...share, ...by })),
         ...ports.flatMap((plan) => {
-          const of = plan.of.map(portText)
+          const of = plan.of.map(importPortText)
           return plan.shares.map((share) => ({ namespace, name, ports: of, ...share, ...by }))
         }),
       ]
     })
-}
-
-/** The name, which people choose; a port without one by its number. */
-function portText({ name, protocol, port }: ServiceImport['spec']['ports'][number]): string {
-  return name ?? `${protocol} ${port}`
 }
 
 const MOST_PORTS = 3

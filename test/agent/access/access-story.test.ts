@@ -124,13 +124,47 @@ t.test('policies come and go', async (t) => {
   const valid = (): unknown =>
     site.api.get('AccessPolicy', 'a', 'shop')?.status?.conditions?.map(({ reason }) => reason)
   await until(t, valid, ['PolicyNamesUnknown'], 'the policy says that lima is no member')
+  site.api.drop('AccessPolicy', 'a', 'shop')
+  await until(t, () => declared.at(-1), '"all"', 'the default again')
   site.api.put(accessPolicy('shop/a', { from: [{ clusters: ['lima'], later: 1 } as never] }))
-  await until(t, () => declared.at(-1), '[]', 'not understood: nobody')
+  await until(t, () => declared.at(-1), '[]', 'never understood: nobody')
   await until(t, clusters, [], 'nobody is not absent')
   await until(t, valid, ['PolicyNotUnderstood,PolicyNamesNobody,PolicyNamesUnknown'], 'told')
   site.api.drop('AccessPolicy', 'a', 'shop')
   await until(t, () => declared.at(-1), '"all"', 'the default again')
   await until(t, clusters, undefined, 'absent again')
+})
+
+t.test('a policy that cannot be read any more keeps what it said, over restarts of the agent', async (t) => {
+  const { site, declared } = await milano(t)
+  const put = (generation: number, spec: unknown): void => {
+    const stored = site.api.get('AccessPolicy', 'a', 'shop')
+    const { metadata, ...rest } = accessPolicy('shop/a', spec as never, generation)
+    const status = stored?.status === undefined ? {} : { status: stored.status }
+    site.api.put({ ...rest, ...status, metadata: { ...metadata, uid: 'u-1' } })
+  }
+  const conditions = (): unknown =>
+    site.api.get('AccessPolicy', 'a', 'shop')?.status?.conditions?.map(({ reason, message }) => [reason, message])
+  site.start()
+  put(1, { from: [{ clusters: ['oslo'] }] })
+  await until(t, () => declared.at(-1), OSLO, 'in force')
+  await until(t, () => site.api.get('AccessPolicy', 'a', 'shop')?.status?.inForce?.generation, 1, 'kept')
+  const unread = (why: string) => [['PolicyNotUnderstood', `not understood: ${why}; generation 1 stays in force`]]
+  put(2, { from: [{}], later: true })
+  await until(t, conditions, unread('spec.later'), 'a field of a later release')
+  put(3, { from: 'everybody' })
+  await until(t, conditions, unread('spec.from: expected a list'), 'an API server without our CRD')
+  await site.stop()
+  const before = declared.length
+  site.start()
+  await until(t, () => site.conditions('shop', 'web').includes('Ready=True'), true, 'after a restart')
+  put(4, {})
+  await until(t, conditions, unread('spec.from: expected a list'), 'still')
+  t.same([...new Set(['[]', OSLO, ...declared.slice(declared.indexOf(OSLO))])], ['[]', OSLO], 'never wider, nor closed')
+  t.ok(declared.length >= before)
+  put(5, { from: [] })
+  await until(t, () => declared.at(-1), '[]', 'valid again')
+  await until(t, () => site.api.get('AccessPolicy', 'a', 'shop')?.status?.inForce?.generation, 5, 'an older one is forgotten')
 })
 
 t.test('a cluster that exposes nothing', async (t) => {

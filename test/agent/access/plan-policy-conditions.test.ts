@@ -169,6 +169,41 @@ t.test('a policy that stands for one in a file that cannot be read', async (t) =
   ])
 })
 
+t.test('the status keeps the version in force, and is written once', async (t) => {
+  const put = (generation: number, spec: unknown, status?: AccessPolicy['status']): AccessPolicy => {
+    const { metadata, ...rest } = accessPolicy('shop/p', spec as AccessPolicy['spec'], generation)
+    return { ...rest, metadata: { ...metadata, uid: 'u' }, ...(status === undefined ? {} : { status }) }
+  }
+  const plan = (one: AccessPolicy, kept?: PolicyWorld['kept'], conditions = new PolicyConditions()) =>
+    conditions.plan({ ...WORLD, policies: [one], ...(kept === undefined ? {} : { kept }) }, 0) as AccessPolicy[]
+  const good = { from: [{ clusters: ['oslo'] }] }
+  const [first] = plan(put(1, good))
+  t.same(first?.status?.inForce, { uid: 'u', generation: 1, spec: good })
+  t.same(plan(put(1, good, first?.status)), [], 'written once')
+  const [second] = plan(put(2, { from: 7 }, first?.status))
+  t.same(second?.status?.inForce, first?.status?.inForce)
+  t.match(second?.status?.conditions, [
+    {
+      status: 'False',
+      reason: 'PolicyNotUnderstood',
+      message: 'not understood: spec.from: expected a list; generation 1 stays in force',
+      observedGeneration: 2,
+    },
+  ])
+  t.same(plan(put(2, { from: 7 }, second?.status)), [], 'the next agent agrees')
+  const { inForce, ...dropped } = first?.status ?? {}
+  const kept = new Map([['AccessPolicy/shop/p', inForce as never]])
+  t.same(plan(put(1, good, dropped), kept), [], 'what an API of an earlier release drops is not written again')
+  const spoilt = { ...first?.status, inForce: { uid: 'u', generation: 1, spec: { from: [{}] } } }
+  t.match(plan(put(1, good, spoilt)), [{ status: { inForce: { spec: good } } }], 'what another has written is repaired')
+  const long = {
+    from: Array.from({ length: 64 }, () => ({ namespaces: Array.from({ length: 200 }, () => 'x'.repeat(63)) })),
+  }
+  t.equal(plan(put(2, long, first?.status))[0]?.status?.inForce, undefined, 'too long: no older one comes back')
+  const refused = { from: [{ clusters: ['No Label'] }] }
+  t.equal(plan(put(2, refused, first?.status))[0]?.status?.inForce, undefined, 'the CRD would refuse it')
+})
+
 const COUNT = 2000
 
 t.test('many policies: only what may have changed is looked at, and only changes are written', async (t) => {
@@ -301,6 +336,46 @@ t.test('the shares that a policy reports: each service, its clusters and why, wi
   const names = ids.map((id) => imported(`s-${id}`, 'oslo'))
   t.equal(reported({ order }, { imports: names.toReversed() }).at(-1), '8 more')
   t.match(reported({ order }, { imports: names.toReversed() })[0], /^s-c00: /)
+})
+
+t.test('ports that not all endpoints serve have shares of their own, within bounds', async (t) => {
+  const port = (name: string, number: number) => ({ name, protocol: 'TCP', port: number }) as const
+  const portsOf = (change: Partial<ReportedWorld>) => {
+    const policies = new TrafficPolicies({
+      policies: [trafficPolicy('p', { order: [{ any: {} }] })],
+      clusterPolicies: [],
+    })
+    const reports = reportShares({
+      ...{ self: 'milano', clusterset: 'test', clusters: new Map(), reachable: undefined, imports: [], slices: [] },
+      ...{ policies, withoutEgress: new Set(), ...change },
+    })
+    return [...reports.values()][0]?.services?.[0]
+  }
+  const ports = Array.from({ length: 60 }, (_, i) => port(`p${i}`, 8000 + i))
+  const web = { ...imported('web', 'oslo paris'), spec: { ...imported('web', 'oslo paris').spec, ports } }
+  const from = (id: string, ready: number, some: typeof ports): EndpointSlice => ({
+    ...sliceFrom(id, 'web', ready),
+    ports: some,
+  })
+  const alike = portsOf({ imports: [web], slices: [from('oslo', 2, ports), from('paris', 2, ports)] })
+  t.same([alike?.portShares, alike?.portSharesLeftOut], [undefined, undefined], 'one entry where all are alike')
+  const some = portsOf({ imports: [web], slices: [from('oslo', 2, ports), from('paris', 2, ports.slice(20))] })
+  const [group] = some?.portShares ?? []
+  t.equal(some?.portShares?.length, 1)
+  t.same([group?.ports.length, group?.ports[0], group?.portsLeftOut], [16, 'p0', 4])
+  t.match(group?.shares, [{ cluster: 'oslo', share: 10_000, ready: 2, reason: 'ByReadyEndpoints' }])
+  t.same(
+    some?.shares.map(({ share }) => share),
+    [5000, 5000],
+    'the service as a whole',
+  )
+  const ids = Array.from({ length: 40 }, (_, i) => `c${String(i).padStart(2, '0')}`)
+  const many = portsOf({
+    imports: [{ ...imported('web', ids.join(' ')), spec: web.spec }],
+    slices: ids.map((id, i) => from(id, 1 + (i % 3), ports.slice(i % 10))),
+  })
+  t.same([many?.portShares?.length, many?.portSharesLeftOut], [4, 5])
+  t.ok(many?.portShares?.every(({ shares, leftOut }) => shares.length <= 16 && (shares.length < 16 || leftOut !== 0)))
 })
 
 t.test(

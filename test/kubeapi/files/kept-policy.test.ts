@@ -2,7 +2,8 @@
 import t from 'tap'
 import type { FileApi } from '../../../kubeapi/files/file-api.ts'
 import type { TrafficPolicy } from '../../../model/objects.ts'
-import { policyInForce, versionToKeep } from '../../../model/services/services.ts'
+import { versionToKeep } from '../../../model/access/policy-versions.ts'
+import { policyInForce } from '../../../model/services/services.ts'
 import { eventually } from '../../support/eventually.ts'
 import { FileSite, synced } from './file-site.ts'
 

@@ -1,6 +1,8 @@
 /** To whom an exporter offers its services: the policies of its cluster, the defaults, and the callers. */
 import fc from 'fast-check'
 import t from 'tap'
+import { AccessVersions } from '../../../model/access/access-versions.ts'
+import { egressRules } from '../../../model/access/egress.ts'
 import { AccessRules, type AccessWorld, exposureOf } from '../../../model/access/access-rules.ts'
 import { matchesLabels } from '../../../model/access/match-labels.ts'
 import { isOfferedTo, mayCall, offerProblem, offeredClusters } from '../../../model/access/offer.ts'
@@ -91,6 +93,72 @@ t.test('policies name callers', async (t) => {
     t.same(found, expected[0] === 'all' ? 'all' : expected, title)
   }
   t.same(clustersOf({ policies: [policy('p', { from: [] }, 'other')] }), 'all', 'another namespace')
+})
+
+t.test('a policy that is not valid: its last valid version, or what only closes', async (t) => {
+  const good: Spec = { targetRefs: [{ name: 'web' }], from: [{ clusters: ['oslo'] }] }
+  type Kept = { readonly uid: string; readonly generation: number; readonly spec: Spec }
+  const of = (spec: unknown, kept?: Partial<Kept>): AccessPolicy => {
+    const inForce = kept === undefined ? {} : { status: { inForce: { uid: 'u', generation: 3, spec: good, ...kept } } }
+    const { metadata, ...rest } = policy('p', spec as Spec)
+    return { ...rest, metadata: { ...metadata, uid: 'u', generation: 4 }, ...inForce }
+  }
+  const broken: readonly unknown[] = [
+    undefined,
+    null,
+    {},
+    { from: 7 },
+    { from: [null] },
+    { from: [{ clusters: 'oslo' }] },
+    { from: [{}], targetRefs: 7 },
+    { from: [{}], later: 1 },
+    { from: [{ selector: { matchExpressions: [{ key: 'tier', operator: 'In' }] } }] },
+  ]
+  const selector = { matchExpressions: [{ key: 'tier', operator: 'NotIn' as const }] }
+  for (const spec of broken) {
+    const say = JSON.stringify([spec])
+    t.same(clustersOf({ policies: [of(spec, {})] }), ['oslo'], say)
+    t.equal(clustersOf({ policies: [of(spec, {})] }, 'api'), 'all', `${say}: its targets of then`)
+    t.same(clustersOf({ policies: [of(spec)] }), [], `${say}: nothing is known`)
+    t.same(clustersOf({ policies: [of(spec, { uid: 'other' })] }), [], `${say}: of another object`)
+    t.same(clustersOf({ policies: [of(spec, { generation: 4 })] }), [], `${say}: not older`)
+    t.same(clustersOf({ policies: [of(spec, { spec: { from: [{ selector }] } })] }), [], `${say}: not valid either`)
+  }
+  t.same(clustersOf({ policies: [of({ ...good, from: [{}] }, {})] }), ['oslo', 'paris', 'tokyo'], 'a valid one counts')
+  t.equal(clustersOf({ policies: [of({ from: 7, targetRefs: [{ name: 'api' }] })] }), 'all', 'it closes its targets')
+
+  const versions = new AccessVersions()
+  t.same(versions.policies([of(good)]), [of(good)])
+  t.match(versions.policies([of({ from: 7 })]), [{ spec: good }], 'what no status has kept, this process has seen')
+  versions.policies([])
+  t.match(versions.policies([of({ from: 7 })]), [{ spec: { from: [] } }], 'removed is forgotten')
+})
+
+t.test('a ClusterAccessPolicy that is not valid', async (t) => {
+  const of = (spec: unknown, kept?: ClusterAccessPolicy['spec']): ClusterAccessPolicy => {
+    const metadata = { name: 'default', uid: 'u', generation: 4 }
+    const status = kept === undefined ? {} : { status: { inForce: { uid: 'u', generation: 3, spec: kept } } }
+    return { ...byDefault('deny'), metadata, spec: spec as never, ...status }
+  }
+  const { clusters } = world()
+  const egressOf = (one: ClusterAccessPolicy): unknown => egressRules([one], clusters)?.to('oslo')?.names
+  const closed: readonly (readonly [unknown, unknown])[] = [
+    [undefined, undefined],
+    [{}, undefined],
+    [{ default: 7 }, undefined],
+    [{ default: 'allow', later: 1 }, undefined],
+    [{ default: 'deny', egress: 7 }, []],
+    [{ default: 'allow', egress: [{ later: 1 }] }, []],
+    [{ egress: [{ clusters: ['oslo'], namespaces: ['shop'] }] }, ['shop']],
+  ]
+  for (const [spec, egress] of closed) {
+    const say = JSON.stringify([spec])
+    const isOpen = say.includes('"allow","egress"')
+    t.same(clustersOf({ clusterPolicies: [of(spec)] }), isOpen ? 'all' : [], say)
+    t.same(egressOf(of(spec)), egress, `${say}: calls of this cluster`)
+    const kept = of(spec, { default: 'allow', egress: [{ namespaces: ['team'] }] })
+    t.same([clustersOf({ clusterPolicies: [kept] }), egressOf(kept)], ['all', ['team']], `${say}: kept`)
+  }
 })
 
 t.test('policies of one service add up, and replace the default', async (t) => {

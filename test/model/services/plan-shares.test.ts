@@ -11,6 +11,7 @@ import {
   planShares,
   weightsOf,
 } from '../../../model/services/plan-shares.ts'
+import { versionToKeep } from '../../../model/access/policy-versions.ts'
 import { type SharesChange, changesShares } from '../../../model/services/service-shares.ts'
 import {
   type AnyTrafficPolicy,
@@ -18,7 +19,6 @@ import {
   policyInForce,
   trafficNotes,
   trafficPolicyProblem,
-  versionToKeep,
 } from '../../../model/services/traffic-policies.ts'
 import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 

@@ -600,7 +600,7 @@ t.test('a change is work only for the services that it concerns', async (t) => {
   }
 })
 
-t.test('a policy that cannot be read changes nothing, and what it left undone follows', async (t) => {
+t.test('a policy that cannot be read: what it said stays, and one that said nothing yet closes', async (t) => {
   const caches = new AccessObjects()
   const logger = new CapturingLogger()
   const reader = new AccessReader(caches.all, addressFamily(4), logger)
@@ -613,10 +613,15 @@ t.test('a policy that cannot be read changes nothing, and what it left undone fo
   t.match(before, ['10.42.1.5 . tcp . 8080 goto all-members'])
   const broken = { ...accessPolicy('shop/p', { from: [] }), spec: {} } as unknown as AccessPolicy
   caches.replace([...web, broken])
-  t.same([ports(), ports()], [before, before], 'the last plan stays')
-  t.equal(logger.lines.filter(({ level }) => level === 'warn').length, 1, 'one warning')
-  caches.replace([...web, accessPolicy('shop/p', { from: [{ clusters: ['oslo'] }] })])
-  t.same(ports(), ['10.42.1.5 . tcp . 8080 goto from-oslo'])
+  t.same(ports(), [], 'nothing is known of it')
+  const fromOslo = ['10.42.1.5 . tcp . 8080 goto from-oslo']
+  caches.replace([...web, accessPolicy('shop/p', { targetRefs: [{ name: 'web' }], from: [{ clusters: ['oslo'] }] })])
+  t.same(ports(), fromOslo)
+  caches.replace([...web, broken])
+  t.same([ports(), ports()], [fromOslo, fromOslo], 'what it said stays')
+  caches.replace([...web, accessPolicy('shop/p', { targetRefs: [{ name: 'api' }], from: [] })])
+  t.same(ports(), before, 'the service that only the old version named')
+  t.same(logger.lines, [])
 })
 
 function objectsOf({ services, open }: { services: readonly Service[]; open: boolean }): KubeObject[] {

@@ -195,7 +195,7 @@ t.test('egress', async (t) => {
       [{ namespaces: ['bank'], selector: { matchLabels: { tier: 'prod' } } }],
       'egress egress egress passes egress',
     ],
-    ['a later field', [{ later: true } as never], 'egress egress egress egress egress'],
+    ['a later field: what it said stays', [{ later: true } as never], 'egress egress egress passes egress'],
     ['two', [{ namespaces: ['shop'] }, { clusters: ['oslo'] }], 'passes egress passes passes egress'],
   ]
   const results = (): string =>

@@ -1,0 +1,133 @@
+/**
+ * What is in force of a policy that has become invalid: what it said last, as this process has seen it, or as the agent
+ * has kept it in the status, so that it outlasts restarts. Pure.
+ */
+import {
+  ACCESS_POLICY_FIELDS,
+  CLUSTER_ACCESS_POLICY_FIELDS,
+  CLUSTER_TRAFFIC_POLICY_FIELDS,
+  TRAFFIC_POLICY_FIELDS,
+  loose,
+} from '../kinds/kinds.ts'
+import { type ObjectKinds, objectKeyText } from '../model.ts'
+import { MAX_KEPT_SPEC_LENGTH } from '../values/values.ts'
+
+type PolicyKind = 'AccessPolicy' | 'ClusterAccessPolicy' | 'TrafficPolicy' | 'ClusterTrafficPolicy'
+/** A policy of which the last valid version stays in force. */
+export type AnyPolicy = ObjectKinds[PolicyKind]
+/** A version in the status of a policy. */
+export type KeptVersion<P extends AnyPolicy = AnyPolicy> = NonNullable<NonNullable<P['status']>['inForce']>
+/** Says why a policy is not valid; undefined if it is. */
+export type ProblemOf<P extends AnyPolicy> = (policy: P) => string | undefined
+
+const SPECS = {
+  AccessPolicy: ACCESS_POLICY_FIELDS.shape.spec,
+  ClusterAccessPolicy: CLUSTER_ACCESS_POLICY_FIELDS.shape.spec,
+  TrafficPolicy: TRAFFIC_POLICY_FIELDS.shape.spec,
+  ClusterTrafficPolicy: CLUSTER_TRAFFIC_POLICY_FIELDS.shape.spec,
+} as const
+const READABLE = {
+  AccessPolicy: loose(ACCESS_POLICY_FIELDS.shape.spec),
+  ClusterAccessPolicy: loose(CLUSTER_ACCESS_POLICY_FIELDS.shape.spec),
+  TrafficPolicy: loose(TRAFFIC_POLICY_FIELDS.shape.spec),
+  ClusterTrafficPolicy: loose(CLUSTER_TRAFFIC_POLICY_FIELDS.shape.spec),
+} as const
+
+/** What is wrong about a field whose type no code can read. */
+export interface UnreadableField {
+  /** The field, such as `spec.from[0]`. */
+  readonly field: string
+  readonly expected: string
+}
+
+/**
+ * The first field of the spec whose type is wrong, which an API server without the schema of this release may have
+ * stored. Undefined: code may read all fields that it knows.
+ */
+export function unreadableField({ kind, spec }: AnyPolicy): UnreadableField | undefined {
+  // An API server without the schema may have stored none.
+  const stated: unknown = spec
+  if (typeof stated !== 'object' || stated === null) return { field: 'spec', expected: 'a map' }
+  const known = UNREADABLE.get(spec)
+  if (known !== undefined) return known.found
+  const found = firstUnreadable(kind, spec)
+  UNREADABLE.set(spec, { found })
+  return found
+}
+
+/** By the spec: an object of a cache stays the same until it changes. */
+const UNREADABLE = new WeakMap<object, { readonly found: UnreadableField | undefined }>()
+
+function firstUnreadable(kind: PolicyKind, spec: object): UnreadableField | undefined {
+  // Numbers and texts outside their limits can be read: who judges the policy says more about them.
+  const issue = READABLE[kind].safeParse(spec).error?.issues.find((one) => {
+    return one.code === 'invalid_type' && one.expected !== 'int'
+  })
+  if (issue === undefined) return undefined
+  const path = issue.path.map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+  return { field: `spec${path.join('')}`, expected: issue.message }
+}
+
+/**
+ * The policy itself if it is valid, else its latest valid version: `last`, which this process has seen, or the one in
+ * the status, whichever is newer. A version of another object of this name never counts. Undefined: none is known.
+ */
+export function versionInForce<P extends AnyPolicy>(policy: P, problemOf: ProblemOf<P>, last?: P): P | undefined {
+  if (problemOf(policy) === undefined) return policy
+  const seen = last?.metadata.uid === policy.metadata.uid ? last : undefined
+  const kept = keptVersion(policy, problemOf)
+  if (kept === undefined || seen === undefined) return seen ?? kept
+  const { generation: seenAt = Infinity } = seen.metadata
+  return (kept.metadata.generation ?? 0) > seenAt ? kept : seen
+}
+
+/** The version in the status, if it is an earlier one of this object, and valid by the rules of this release. */
+function keptVersion<P extends AnyPolicy>(policy: P, problemOf: ProblemOf<P>): P | undefined {
+  const { metadata, status } = policy
+  const kept = status?.inForce
+  if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= (metadata.generation ?? 0)) return undefined
+  const { generation, spec } = kept
+  const version = { ...policy, metadata: { ...metadata, generation }, spec }
+  return problemOf(version) === undefined ? version : undefined
+}
+
+const KEPT = new WeakMap<object, boolean>()
+
+/**
+ * What the status of a policy keeps of the version in force, for parts that start while the policy is not valid.
+ * Undefined for an object without uid or generation, and for a spec that is too long to be kept twice or that the CRD
+ * of this release refuses: then nothing is kept, since an earlier version must not come back.
+ */
+export function versionToKeep<P extends AnyPolicy>({ kind, metadata, spec }: P): KeptVersion<P> | undefined {
+  const { uid, generation } = metadata
+  if (uid === undefined || generation === undefined) return undefined
+  let isKept = KEPT.get(spec)
+  if (isKept === undefined) {
+    isKept = JSON.stringify(spec).length <= MAX_KEPT_SPEC_LENGTH && SPECS[kind].safeParse(spec).success
+    KEPT.set(spec, isKept)
+  }
+  return isKept ? { uid, generation, spec } : undefined
+}
+
+/** Remembers the valid versions of the policies of one kind that a process has seen, as long as the policies exist. */
+export class PolicyVersions<P extends AnyPolicy> {
+  readonly #problemOf: ProblemOf<P>
+  #good: ReadonlyMap<string, P> = new Map()
+
+  constructor(problemOf: ProblemOf<P>) {
+    this.#problemOf = problemOf
+  }
+
+  /** Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. */
+  look(policies: readonly P[]): readonly (P | undefined)[] {
+    const good = new Map<string, P>()
+    const found = policies.map((policy) => {
+      const key = objectKeyText(policy)
+      const version = versionInForce(policy, this.#problemOf, this.#good.get(key))
+      if (version !== undefined) good.set(key, version)
+      return version
+    })
+    this.#good = good
+    return found
+  }
+}
