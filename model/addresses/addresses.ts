@@ -4,9 +4,12 @@ export {
   type AddressPort,
   type OpenPort,
   formatAddressPort,
+  isListenPlace,
+  isUnspecified,
   parseAddressPort,
   parseOpenPort,
   sameAddressPort,
+  sharesListenPort,
 } from './address-port.ts'
 export {
   DEFAULT_MAX_MEMBERS,
