@@ -206,6 +206,7 @@ export {
   oneLine,
 } from './membership.ts'
 export {
+  LABELLED_BY_JOIN,
   LABEL_VIRTUAL_NODE,
   type NodeMachine,
   type NodeRequirement,
