@@ -218,6 +218,7 @@ export {
   nodeSigns,
 } from './node-machine.ts'
 export { isNodeOfSite, ownedByNode, owningNode, sameOwners } from './node-owner.ts'
+export { ANNOTATION_MAX_UNAVAILABLE, recordedMaxUnavailable } from './raised-limit.ts'
 export {
   type AccessCallers,
   type AccessPolicy,
