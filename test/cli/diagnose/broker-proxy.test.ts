@@ -29,7 +29,7 @@ async function called(t: Test, address: string, { url }: Pick<ConnectProxy, 'url
   const place = { place: 'test', read: () => Promise.resolve(identity) }
   const facts = await probeBroker(place, SILENT_PROGRESS, signal)
   const fact = facts.find((one) => one.t === 'probe' && one.kind === 'broker-call')
-  return fact?.t === 'probe' ? (fact.items[0] as object) : undefined
+  return fact?.t === 'probe' ? fact.items[0] : undefined
 }
 
 /** A server whose connections are counted, and end at once. */
