@@ -161,7 +161,13 @@ function notLinkedOf({ notLinked }: World): Pick<Overview, 'notLinked'> {
 
 function nodeCounts({ objects }: World): Pick<Overview, 'nodes'> {
   if (objects.Node === undefined) return {}
-  const texts = objects.Node.flatMap(({ object }) => machineText(nodeMachine(object)) ?? [])
+  const reporting = new Set((objects.RouteAgent ?? []).map(({ object }) => object.metadata.name))
+  const texts = objects.Node.flatMap(({ object }) => {
+    const machine = nodeMachine(object)
+    // Its name misleads: a routeagent runs on machines only.
+    const isMachine = machine.is === 'virtual' && machine.onlyBy !== undefined && reporting.has(object.metadata.name)
+    return isMachine ? [] : (machineText(machine) ?? [])
+  })
   const leftOut = [...Map.groupBy(texts, (text) => text)].map(([text, all]) => [printable(text), all.length] as const)
   return { nodes: { machines: objects.Node.length - texts.length, leftOut: Object.fromEntries(leftOut) } }
 }

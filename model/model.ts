@@ -210,6 +210,7 @@ export {
   oneLine,
 } from './membership.ts'
 export {
+  LABELLED_BY_JOIN,
   LABEL_VIRTUAL_NODE,
   type NodeMachine,
   type NodeRequirement,
@@ -221,6 +222,7 @@ export {
   nodeSigns,
 } from './node-machine.ts'
 export { isNodeOfSite, ownedByNode, owningNode, sameOwners } from './node-owner.ts'
+export { ANNOTATION_MAX_UNAVAILABLE, recordedMaxUnavailable } from './raised-limit.ts'
 export {
   type AccessCallers,
   type AccessPolicy,
@@ -330,5 +332,6 @@ export {
   MAX_CONNECTION_MESSAGE_LENGTH,
   MAX_FAILURE_LENGTH,
   MAX_OPEN_CONNECTIONS,
+  MAX_PODS_OUTSIDE,
   MAX_SILENT_NODES,
 } from './values/values.ts'

@@ -21,11 +21,15 @@ export type NodeMachine =
       readonly isLabelled: boolean
       /** More than its name, its roles and LABEL_VIRTUAL_NODE shows it: these a machine may have, too. */
       readonly isSure: boolean
+      /** Set if nothing else shows it. No join labels such a node, so a DaemonSet wants a pod there. */
+      readonly onlyBy?: 'name' | 'roles'
     }
   | { readonly is: 'other-system'; readonly system: string; readonly sign: string }
 
 /** With any value: this Node is no machine of its own. For virtual nodes that no label of their product shows. */
 export const LABEL_VIRTUAL_NODE = 'sealane.io/virtual-node'
+/** The value of LABEL_VIRTUAL_NODE that a join sets. */
+export const LABELLED_BY_JOIN = 'join'
 
 type TextMap = Readonly<Record<string, string>>
 
@@ -184,7 +188,9 @@ export function nodeMachine(node: unknown): NodeMachine {
     if (sign === undefined) continue
     const isLabelled = PRODUCTS.some((one) => labelSign(one, signs) !== undefined)
     const isSure = PRODUCTS.some((one) => sureSign(one, signs) !== undefined)
-    return { is: 'virtual', product: product.name, sign, isLabelled, isSure }
+    const found = { is: 'virtual', product: product.name, sign, isLabelled, isSure } as const
+    const onlyBy = isSure || isMarkedByUser(signs) ? undefined : weakSign(product, signs)
+    return onlyBy === undefined ? found : { ...found, onlyBy }
   }
   return otherSystem(signs) ?? { is: 'machine' }
 }
@@ -194,10 +200,12 @@ export function isMachine(node: unknown): boolean {
   return nodeMachine(node).is === 'machine'
 }
 
-/** `a virtual node (EKS Fargate)`, `a node with windows`; undefined for a machine. */
+/** `a virtual node (EKS Fargate)`, `a virtual node (Liqo, by its name alone)`, `a node with windows`; else undefined. */
 export function machineText(machine: NodeMachine): string | undefined {
   if (machine.is === 'machine') return undefined
-  return machine.is === 'virtual' ? `a virtual node (${machine.product})` : `a node with ${machine.system}`
+  if (machine.is === 'other-system') return `a node with ${machine.system}`
+  const { product, onlyBy } = machine
+  return `a virtual node (${product}${onlyBy === undefined ? '' : `, by its ${onlyBy} alone`})`
 }
 
 const OS = 'kubernetes.io/os'
@@ -223,14 +231,27 @@ const ORDINARY_KUBELET = /^v?\d+\.\d+\.\d+(?:$|\+|-gke\.)/
 const EKS_KUBELET = /^v?\d+\.\d+\.\d+-eks-/
 
 function signOf(product: Product, signs: NodeSigns): string | undefined {
-  const kubelet = signs.info['kubeletVersion'] ?? ''
-  const isNamed = product.names?.test(signs.name) === true && !ORDINARY_KUBELET.test(kubelet)
   return (
     labelSign(product, signs) ??
     sureSign(product, signs) ??
     togetherSign(product, signs) ??
-    (isNamed ? `name ${signs.name.slice(0, 253)}` : undefined)
+    (isNamed(product, signs) ? `name ${signs.name.slice(0, 253)}` : undefined)
   )
+}
+
+function weakSign(product: Product, signs: NodeSigns): 'name' | 'roles' | undefined {
+  if (togetherSign(product, signs) !== undefined) return 'roles'
+  return isNamed(product, signs) ? 'name' : undefined
+}
+
+function isNamed({ names }: Product, { name, info }: NodeSigns): boolean {
+  return names?.test(name) === true && !ORDINARY_KUBELET.test(info['kubeletVersion'] ?? '')
+}
+
+/** The label that a join sets proves nothing: a join removes it where nothing else shows a virtual node for certain. */
+function isMarkedByUser({ labels }: NodeSigns): boolean {
+  const value = labels[LABEL_VIRTUAL_NODE]
+  return value !== undefined && value !== LABELLED_BY_JOIN
 }
 
 function sureSign(product: Product, signs: NodeSigns): string | undefined {

@@ -20,9 +20,15 @@ export class BrokerUnreachableError extends Error {
   readonly retryable = true
   /** Set if a broker answered but cannot serve the call now. */
   readonly reason: ReasonCode | undefined
-  constructor(message: string, { reason, ...options }: { cause?: unknown; reason?: ReasonCode } = {}) {
+  /** Whether a TCP connection to the broker came about, directly or through a proxy. False also if that is not known. */
+  readonly isConnected: boolean
+  constructor(
+    message: string,
+    { reason, isConnected = false, ...options }: { cause?: unknown; reason?: ReasonCode; isConnected?: boolean } = {},
+  ) {
     super(message, options)
     this.reason = reason
+    this.isConnected = isConnected
     this.name = 'BrokerUnreachableError'
   }
 }
@@ -32,7 +38,7 @@ export class BrokerBusyError extends BrokerUnreachableError {
   readonly comeBackMs: number
   constructor(where: string, comeBackMs: number) {
     const text = `broker at ${where} is overloaded with handshakes: retry in ${comeBackMs / 1000} s`
-    super(text, { reason: 'BrokerLate' })
+    super(text, { reason: 'BrokerLate', isConnected: true })
     this.name = 'BrokerBusyError'
     this.comeBackMs = comeBackMs
   }

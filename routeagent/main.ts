@@ -54,6 +54,7 @@ import {
 } from './balance/balance.ts'
 import { ConnectionLoop } from './count-connections.ts'
 import { FlowLoop } from './flows/flows.ts'
+import { OutsidePodsLoop } from './outside-pods.ts'
 import { GatewayProbes } from './probes/probes.ts'
 import {
   type NodeRoutePlan,
@@ -150,7 +151,9 @@ export async function runRouteAgent(
     onChange: () => routes.poke(),
     onNodeState: () => routes.poke(),
   })
-  const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, onPlan }, config)
+  const outside = new OutsidePodsLoop({ ...parts, onChange: () => routes.poke() }, config)
+  const podsOutside = (): readonly string[] | undefined => outside.reported
+  const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, podsOutside, onPlan }, config)
   const onGuarding = (): void => routes.poke()
   if (deps.connections !== undefined) {
     const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
@@ -198,6 +201,7 @@ export async function runRouteAgent(
   const stops = [
     () => leaving.close(),
     () => probes.close(),
+    outside.follow(),
     ...balancing.map((balance) => balance.follow()),
     ...balancing.map((balance) => balance.followTable()),
     ...[caches.memberships, caches.nodes, caches.endpoints].map((cache) => cache.onChange(() => routes.poke())),
@@ -219,7 +223,9 @@ export async function runRouteAgent(
   ]
   const until = AbortSignal.any([signal, leaving.signal])
   await Promise.all(
-    [heard, routes, ...balancing, ...counting, ...hairpin, ...denied, ...flowLoops].map((loop) => loop.run(until)),
+    [heard, routes, outside, ...balancing, ...counting, ...hairpin, ...denied, ...flowLoops].map((loop) =>
+      loop.run(until),
+    ),
   )
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)

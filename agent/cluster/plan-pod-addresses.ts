@@ -1,15 +1,16 @@
 /**
  * Holds the addresses that pods have against the ranges that this cluster states, and plans the condition about it. The
- * addresses are those of EndpointSlices, which the agent watches anyway, so no Pod is listed. Pure.
+ * addresses are those of EndpointSlices, which the agent watches anyway, and those that the routeagents report of the
+ * pods of their nodes, so the agent lists no Pod. Pure.
  */
 import {
   type Address,
-  type Prefix,
-  addressIn,
-  classifyAddress,
-  containsAddress,
+  type StatedPods,
+  addressesOfNode,
+  familyName,
   formatAddress,
   networksAround,
+  outsideAddress,
   parsePrefix,
 } from '../../model/addresses/addresses.ts'
 import {
@@ -18,7 +19,9 @@ import {
   type ConditionFinding,
   type EndpointSlice,
   LABEL_SOURCE_CLUSTER,
+  MAX_PODS_OUTSIDE,
   type Node,
+  type RouteAgent,
   findCondition,
   setCondition,
   isMachine,
@@ -27,8 +30,8 @@ import { KeyedMemo } from '../../reconcile/reconcile.ts'
 
 /** A pod outside the stated ranges. */
 interface OutsidePod {
-  /** `namespace/name` */
-  readonly pod: string
+  /** `pod shop/web-1`, or `a pod of node w1` */
+  readonly title: string
   readonly address: Address
 }
 
@@ -37,23 +40,23 @@ export interface PodAddressWorld {
   readonly stated: { readonly podCIDRs: readonly string[]; readonly serviceCIDRs: readonly string[] }
   readonly nodes: readonly Node[]
   readonly slices: readonly EndpointSlice[]
+  /** What each node reports of its own pods. */
+  readonly routeAgents: readonly RouteAgent[]
 }
 
 /** The result for each slice, which is valid while the slice, the ranges and the nodes stay the same. */
 export interface PodAddressMemory {
   readonly bySlice: KeyedMemo<readonly OutsidePod[]>
-  inputs: { readonly text: string; readonly prefixes: readonly Prefix[]; readonly skipped: Skipped } | undefined
+  inputs: { readonly text: string; readonly known: Known } | undefined
 }
 
 export function newPodAddressMemory(): PodAddressMemory {
   return { bySlice: new KeyedMemo(), inputs: undefined }
 }
 
-interface Skipped {
-  /** Addresses of nodes: pods on the host network have these. */
-  readonly addresses: ReadonlySet<string>
+interface Known extends StatedPods {
   /** Nodes whose pods Sealane does not serve. */
-  readonly nodes: ReadonlySet<string>
+  readonly without: ReadonlySet<string>
 }
 
 /** Limits the pods of one slice, and of all slices, that are looked at further. */
@@ -67,66 +70,72 @@ export interface PodsOutside {
 }
 
 export function podsOutsideRanges(world: PodAddressWorld, memory: PodAddressMemory): PodsOutside | undefined {
-  const { prefixes, skipped } = inputsOf(world, memory)
-  const outside: OutsidePod[] = []
+  const known = inputsOf(world, memory)
+  const ofSlices: OutsidePod[] = []
   for (const slice of world.slices) {
     const key = `${slice.metadata.namespace ?? ''}/${slice.metadata.name}`
-    const found = memory.bySlice.get(key, [slice, prefixes, skipped], () => outsideIn(slice, prefixes, skipped))
-    if (outside.length < MOST_PODS) outside.push(...found)
+    const found = memory.bySlice.get(key, [slice, known], () => outsideIn(slice, known))
+    if (ofSlices.length < MOST_PODS) ofSlices.push(...found)
   }
   memory.bySlice.endRound()
-  const [example] = outside.sort((a, b) => (a.pod < b.pod ? -1 : 1))
+  const byTitle = (a: OutsidePod, b: OutsidePod): number => (a.title < b.title ? -1 : 1)
+  const outside = [...ofSlices.sort(byTitle), ...reportedOutside(world, known).sort(byTitle)]
+  const [example] = outside
   if (example === undefined) return undefined
   const networks = networksAround(
     outside.map(({ address }) => address),
     {
       declared: [],
       taken: world.stated.serviceCIDRs.map((text) => parsePrefix(text)),
-      nodes: world.nodes.flatMap(addressesOf),
+      nodes: world.nodes.flatMap(addressesOfNode),
     },
   )
   return { example, networks }
 }
 
-/** The same objects while their content is the same, because the memory compares by identity. */
-function inputsOf(
-  { stated, nodes }: PodAddressWorld,
-  memory: PodAddressMemory,
-): NonNullable<PodAddressMemory['inputs']> {
-  const addresses = nodes.flatMap(addressesOf).map(formatAddress).sort()
+/** The same object while its content is the same, because the memory compares by identity. */
+function inputsOf({ stated, nodes }: PodAddressWorld, memory: PodAddressMemory): Known {
+  const addresses = nodes.flatMap(addressesOfNode).map(formatAddress).sort()
   const without = nodes.filter((node) => !isMachine(node)).map(({ metadata }) => metadata.name)
   const text = JSON.stringify([stated.podCIDRs, addresses, without.sort()])
-  if (memory.inputs?.text === text) return memory.inputs
-  const skipped = { addresses: new Set(addresses), nodes: new Set(without) }
-  return (memory.inputs = { text, prefixes: stated.podCIDRs.map((one) => parsePrefix(one)), skipped })
+  if (memory.inputs?.text === text) return memory.inputs.known
+  const podCIDRs = stated.podCIDRs.map((one) => parsePrefix(one))
+  const known = { podCIDRs, nodes: new Set(addresses), without: new Set(without) }
+  memory.inputs = { text, known }
+  return known
 }
 
-function outsideIn(slice: EndpointSlice, prefixes: readonly Prefix[], skipped: Skipped): readonly OutsidePod[] {
+/**
+ * A node is believed as far as its report has the form of one: what it says only adds a network to a condition. Its
+ * report may be older than the ranges that are stated now.
+ */
+function reportedOutside({ nodes, routeAgents }: PodAddressWorld, known: Known): OutsidePod[] {
+  const present = new Set(nodes.map(({ metadata }) => metadata.name))
+  return routeAgents
+    .filter(({ metadata: { name } }) => present.has(name) && !known.without.has(name))
+    .flatMap(({ metadata, status }) =>
+      (status?.podsOutside ?? []).slice(0, MAX_PODS_OUTSIDE).flatMap((text): OutsidePod[] => {
+        const address = outsideAddress(text, known)
+        return address === undefined ? [] : [{ title: `a pod of node ${metadata.name}`, address }]
+      }),
+    )
+    .slice(0, MOST_PODS)
+}
+
+function outsideIn(slice: EndpointSlice, known: Known): readonly OutsidePod[] {
   const { addressType, endpoints = [], metadata } = slice
   if (addressType === 'FQDN' || metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined) return []
-  const family = addressType === 'IPv4' ? 4 : 6
   return endpoints
     .flatMap(({ addresses, targetRef, nodeName }): OutsidePod[] => {
       // Other endpoints are machines outside the cluster, which are meant to be outside.
-      if (targetRef?.kind !== 'Pod' || skipped.nodes.has(nodeName ?? '')) return []
-      const pod = `${metadata.namespace ?? ''}/${targetRef.name ?? '-'}`
+      if (targetRef?.kind !== 'Pod' || known.without.has(nodeName ?? '')) return []
+      const title = `pod ${metadata.namespace ?? ''}/${targetRef.name ?? '-'}`
       return addresses.flatMap((text) => {
-        const address = addressIn(text, addressType)
-        if (address === undefined || classifyAddress(address) !== 'usable') return []
-        const isInside = prefixes.some((prefix) => containsAddress(prefix, address))
-        // A cluster that states no range of a family does not offer that family.
-        const isOffered = prefixes.some((prefix) => prefix.family === family)
-        return isInside || !isOffered || skipped.addresses.has(formatAddress(address)) ? [] : [{ pod, address }]
+        const address = outsideAddress(text, known)
+        return address === undefined || familyName(address.family) !== addressType ? [] : [{ title, address }]
       })
     })
     .slice(0, MOST_OF_SLICE)
-}
-
-function addressesOf({ status }: Node): Address[] {
-  const texts = (status?.addresses ?? [])
-    .filter(({ type }) => type === 'InternalIP' || type === 'ExternalIP')
-    .map(({ address }) => address)
-  return texts.flatMap((text) => addressIn(text, text.includes(':') ? 'IPv6' : 'IPv4') ?? [])
 }
 
 /**
@@ -150,7 +159,7 @@ export function planPodAddressStatus(
 function podFinding(stated: PodAddressWorld['stated'], outside: PodsOutside | undefined): ConditionFinding {
   const type = CONDITION_POD_ADDRESSES
   if (outside === undefined) {
-    const message = 'the pods behind Services have addresses inside the pod CIDRs'
+    const message = 'pods have addresses inside the pod CIDRs'
     return { type, status: 'True', reason: 'PodsInsideRanges', message }
   }
   return { type, status: 'False', reason: 'PodsOutsideRanges', message: outsideText(stated, outside) }
@@ -160,7 +169,7 @@ function outsideText({ podCIDRs }: PodAddressWorld['stated'], { networks, exampl
   const flags = [...podCIDRs, ...networks].map((cidr) => `--pod-cidr ${cidr}`).join(' ')
   const [found, todo] =
     networks.length === 0
-      ? [`pod ${example.pod} has the address ${formatAddress(example.address)}`, 'with the network of the pod as well']
+      ? [`${example.title} has the address ${formatAddress(example.address)}`, 'with the network of the pod as well']
       : [`pods have addresses in ${networks.join(', ')}`, flags]
   const effect = 'other clusters do not reach such pods; run sealane join again, with'
   return `${found}, outside the pod CIDRs ${podCIDRs.join(', ')}: ${effect} ${todo}`

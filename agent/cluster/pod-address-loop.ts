@@ -1,6 +1,6 @@
 /** Tells on this cluster's own Cluster when pods have addresses outside the pod CIDRs that the cluster states. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
-import { CONDITION_POD_ADDRESSES, LABEL_SOURCE_CLUSTER, findCondition } from '../../model/model.ts'
+import { CONDITION_POD_ADDRESSES, LABEL_SOURCE_CLUSTER, type RouteAgent, findCondition } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -23,7 +23,7 @@ export interface PodAddressLoopInit {
   readonly loop: LoopInit
 }
 
-const KINDS = ['Cluster', 'EndpointSlice', 'Node'] as const
+const KINDS = ['Cluster', 'EndpointSlice', 'Node', 'RouteAgent'] as const
 /** Slices change with every pod, and an operator reads the condition. */
 const LOOK_MS = 10_000
 
@@ -46,7 +46,10 @@ export class PodAddressLoop {
     const clusters = api.cache('Cluster').onChange((change) => {
       if (change === undefined || change.object.metadata.name === init.own) this.#loop.poke()
     })
-    for (const stop of [slices, clusters]) this.#subscriptions.add(stop)
+    const reports = api.cache('RouteAgent').onChange((change) => {
+      if (change?.type !== 'set' || outsideText(change.object) !== outsideText(change.previous)) this.#loop.poke()
+    })
+    for (const stop of [slices, clusters, reports]) this.#subscriptions.add(stop)
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -60,7 +63,8 @@ export class PodAddressLoop {
     // Without the Nodes, pods on the host network would look like pods outside.
     if (own === undefined || !KINDS.every((kind) => api.cache(kind).synced)) return
     const stated = this.#init.facts ?? own.spec
-    const world = { stated, nodes: api.cache('Node').list(), slices: api.cache('EndpointSlice').list() }
+    const [nodes, slices, routeAgents] = [api.cache('Node'), api.cache('EndpointSlice'), api.cache('RouteAgent')]
+    const world = { stated, nodes: nodes.list(), slices: slices.list(), routeAgents: routeAgents.list() }
     const outside = podsOutsideRanges(world, this.#memory)
     const change = planPodAddressStatus(own, stated, outside, clock.now())
     if (change === undefined) return
@@ -71,4 +75,8 @@ export class PodAddressLoop {
     const [failure] = await writer.applyStatuses([change], signal)
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
   }
+}
+
+function outsideText(agent: RouteAgent | undefined): string {
+  return (agent?.status?.podsOutside ?? []).join(' ')
 }

@@ -62,6 +62,7 @@ import {
   readMarks,
   requireAdmission,
   requireImage,
+  restoreRecorded,
   rolloutProgress,
   waitUntil,
   wantedCrds,
@@ -213,6 +214,9 @@ export async function joinCluster(
   }
   const asksFirst = known === undefined && (await agreeOnOthers(plan, init)) === 'unknown'
   if (dryRun) return dryJoin(prepared, admin, init)
+  for (const title of await restoreRecorded(admin, namespace, signal)) {
+    say(`  restored  ${title}  (maxUnavailable, which a join had raised that was killed)\n`)
+  }
   await applyCrds(context)
   await until(init, 'the API server to serve the new CRDs', () => crdsMissing(admin, signal))
   // rekey() revokes the old identity, so it is called only after all checks and questions.

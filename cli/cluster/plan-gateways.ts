@@ -12,7 +12,7 @@ import {
   MAX_LANE,
   callAnnotations,
 } from '../../model/lanes/lanes.ts'
-import { LABEL_VIRTUAL_NODE } from '../../model/model.ts'
+import { LABELLED_BY_JOIN, LABEL_VIRTUAL_NODE } from '../../model/model.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type Discovery, type GatewayCandidate, NO_IPV4, type UnfitNode, printable } from '../discovery/discovery.ts'
 import type { NodeChange } from '../installation/installation.ts'
@@ -215,7 +215,7 @@ function virtualNodes({ gateways: { unfit } }: Discovery): NodeChange[] {
     .filter(({ isUnlabelled, isMislabelled }) => isUnlabelled === true || isMislabelled === true)
     .map(({ node, isMislabelled }) => ({
       node,
-      labels: { [LABEL_VIRTUAL_NODE]: isMislabelled === true ? null : CHOSEN_BY_JOIN },
+      labels: { [LABEL_VIRTUAL_NODE]: isMislabelled === true ? null : LABELLED_BY_JOIN },
       annotations: {},
     }))
 }

@@ -3,7 +3,6 @@ import {
   ANNOTATION_CHOSEN_BY,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
-  CHOSEN_BY_JOIN,
   LABEL_GATEWAY,
   bestGateways,
   gatewayTraits,
@@ -11,7 +10,7 @@ import {
   laneOfLabel,
   removalReason,
 } from '../../model/lanes/lanes.ts'
-import { LABEL_VIRTUAL_NODE, type Node, nodeMachine, nodeSigns } from '../../model/model.ts'
+import { LABELLED_BY_JOIN, LABEL_VIRTUAL_NODE, type Node, nodeMachine, nodeSigns } from '../../model/model.ts'
 import { type World, annotationOf, at, labelOf, listAt, nameOf, textAt } from './snapshot.ts'
 
 export interface GatewayCandidate {
@@ -83,7 +82,7 @@ function unlabelled(node: unknown): Pick<UnfitNode, 'isUnlabelled' | 'isMislabel
   const machine = nodeMachine(node)
   if (machine.is !== 'virtual') return {}
   if (machine.isSure) return machine.isLabelled ? {} : { isUnlabelled: true }
-  return nodeSigns(node).labels[LABEL_VIRTUAL_NODE] === CHOSEN_BY_JOIN ? { isMislabelled: true } : {}
+  return nodeSigns(node).labels[LABEL_VIRTUAL_NODE] === LABELLED_BY_JOIN ? { isMislabelled: true } : {}
 }
 
 function whyNever(node: unknown): string | undefined {

@@ -8,6 +8,7 @@ import { type World, annotationOf, keysAt, labelOf, listAt, nameOf, pathOf, text
 export const PLATFORM_KEYS = [
   'bottlerocket',
   'container-selinux',
+  'doubtful-virtual-nodes',
   'eks-auto',
   'eks-fargate',
   'flatcar',
@@ -27,6 +28,11 @@ const EKS_FARGATE = 'EKS Fargate'
 const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>> = {
   bottlerocket: (node) => osImage(node, /^Bottlerocket\b/),
   'container-selinux': (node) => osImage(node, CONTAINER_SELINUX),
+  'doubtful-virtual-nodes': (node) => {
+    const machine = nodeMachine(node)
+    if (machine.is !== 'virtual' || machine.onlyBy === undefined) return undefined
+    return `${machine.sign} (${machine.product})`
+  },
   'eks-auto': (node) => labelled(node, 'eks.amazonaws.com/compute-type', 'auto'),
   'eks-fargate': (node) => virtualSign(node, (product) => product === EKS_FARGATE),
   flatcar: (node) => osImage(node, /^Flatcar\b/),
@@ -102,7 +108,7 @@ function isLinux(node: unknown): boolean {
 /** `label type=virtual-kubelet (Virtual Kubelet)`; for EKS Fargate the sign alone. */
 function virtualSign(node: unknown, isMeant: (product: string) => boolean): string | undefined {
   const machine = nodeMachine(node)
-  if (machine.is !== 'virtual' || !isMeant(machine.product)) return undefined
+  if (machine.is !== 'virtual' || machine.onlyBy !== undefined || !isMeant(machine.product)) return undefined
   return machine.product === EKS_FARGATE ? machine.sign : `${machine.sign} (${machine.product})`
 }
 

@@ -54,7 +54,7 @@ export {
   rolloutProgress,
   unreadyNodes,
 } from './rollout.ts'
-export { RolloutRoom } from './rollout-room.ts'
+export { RolloutRoom, restoreRecorded } from './rollout-room.ts'
 export {
   type AskedOptions,
   type ImageOptions,

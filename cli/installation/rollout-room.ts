@@ -5,7 +5,7 @@
 import type { ManifestObject } from '../../install/values/values.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
-import { oneLine } from '../../model/model.ts'
+import { ANNOTATION_MAX_UNAVAILABLE, oneLine, recordedMaxUnavailable } from '../../model/model.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 import type { HeldRollout } from './rollout.ts'
 
@@ -43,7 +43,7 @@ export class RolloutRoom {
     const still = new Set(held.map(({ object }) => titleOf(refOf(object))))
     for (const [title, { ref, before }] of this.#raised) {
       if (still.has(title) || this.#stopped.has(title)) continue
-      if (await this.#write(ref, before, signal)) this.#raised.delete(title)
+      if (await this.#write(ref, restoredPatch(before), signal)) this.#raised.delete(title)
     }
     for (const one of held) await this.#raise(one, signal)
   }
@@ -52,14 +52,19 @@ export class RolloutRoom {
     const [ref, now] = [refOf(object), maxUnavailable(object)]
     const title = titleOf(ref)
     const last = this.#raised.get(title)
-    const before = last?.before ?? now
+    // A join that was killed has recorded its value, and left the DaemonSet raised.
+    const recorded = recordedMaxUnavailable(object.metadata.annotations)
+    const before = last?.before ?? recorded ?? now
     // Each change raises metadata.generation, so a change now would hide again how many pods are wanted.
     if (wanted === undefined || before === undefined || isOfOther(object) || this.#stopped.has(title)) return
     if (last?.room !== undefined && last.room !== now && this.#isGivenUp(title)) return
     const room = raised(before, wanted, away)
-    if (room === now) return
+    if (room === now) {
+      if (last === undefined && recorded !== undefined) this.#raised.set(title, { ref, before, room })
+      return
+    }
     this.#raised.set(title, { ref, before, room: undefined })
-    const isWritten = await this.#write(ref, room, signal)
+    const isWritten = await this.#write(ref, raisedPatch(room, before), signal)
     if (isWritten) this.#raised.set(title, { ref, before, room })
     else if (last === undefined) this.#raised.delete(title)
   }
@@ -75,9 +80,9 @@ export class RolloutRoom {
   }
 
   /** False if the API server refuses the change. */
-  async #write(ref: ObjectRef, value: number | string, signal: AbortSignal): Promise<boolean> {
+  async #write(ref: ObjectRef, patch: unknown, signal: AbortSignal): Promise<boolean> {
     try {
-      await this.#admin.merge(ref, { spec: withMax(value) }, signal)
+      await this.#admin.merge(ref, patch, signal)
       return true
     } catch (error) {
       if (!(error instanceof ClusterApiError) || error.code === 'Unavailable') throw error
@@ -96,7 +101,7 @@ export class RolloutRoom {
     const kept: string[] = []
     for (const [title, { ref, before }] of this.#raised) {
       try {
-        await this.#admin.merge(ref, { spec: withMax(before) }, signal)
+        await this.#admin.merge(ref, restoredPatch(before), signal)
         this.#raised.delete(title)
       } catch (error) {
         if (!(error instanceof ClusterApiError) && !signal.aborted) throw error
@@ -120,8 +125,41 @@ function maxUnavailable({ spec }: ManifestObject): number | string | undefined {
   return updateStrategy?.rollingUpdate?.maxUnavailable
 }
 
+/** One request writes both, so no process can be killed between them. */
+function raisedPatch(value: number, before: number | string): unknown {
+  return { metadata: { annotations: { [ANNOTATION_MAX_UNAVAILABLE]: String(before) } }, spec: withMax(value) }
+}
+
+function restoredPatch(before: number | string): unknown {
+  return { metadata: { annotations: { [ANNOTATION_MAX_UNAVAILABLE]: null } }, spec: withMax(before) }
+}
+
 function withMax(value: number | string): unknown {
   return { updateStrategy: { rollingUpdate: { maxUnavailable: value } } }
+}
+
+/**
+ * Restores what a join raised that was killed before it could restore it. Returns the DaemonSets that were restored. One
+ * that cannot be changed keeps its record. Throws ClusterApiError Unavailable.
+ */
+export async function restoreRecorded(
+  admin: Pick<ClusterAdmin, 'list' | 'merge'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const restored: string[] = []
+  for (const object of await admin.list('apps/v1', 'DaemonSet', { namespace }, signal)) {
+    const before = recordedMaxUnavailable(object.metadata.annotations)
+    if (before === undefined || isOfOther(object)) continue
+    const ref = refOf(object)
+    try {
+      await admin.merge(ref, restoredPatch(before), signal)
+      restored.push(titleOf(ref))
+    } catch (error) {
+      if (!(error instanceof ClusterApiError) || error.code === 'Unavailable') throw error
+    }
+  }
+  return restored
 }
 
 const OTHERS = /^(meta\.helm\.sh|argocd\.argoproj\.io|(kustomize|helm)\.toolkit\.fluxcd\.io)\//

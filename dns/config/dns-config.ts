@@ -1,5 +1,12 @@
 /** Configuration of the DNS server. compose/site/dns.ts fills it from site.yaml. */
-import { type AddressPort, formatAddressPort, parseAddressPort, parsePrefix } from '../../model/addresses/addresses.ts'
+import {
+  type AddressPort,
+  formatAddressPort,
+  isListenPlace,
+  parseAddressPort,
+  parsePrefix,
+  sharesListenPort,
+} from '../../model/addresses/addresses.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
 import { UserError } from '../../runtime/runtime.ts'
 
@@ -90,8 +97,15 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
     parseAddressPort(text, `dns.upstreams[${i}]`, { defaultPort: DNS_PORT }),
   )
   if (listen.length === 0) throw new UserError('dns.listen: expected at least one address:port', { exitCode: 2 })
+  for (const [i, own] of listen.entries()) {
+    const first = listen.findIndex((other) => sharesListenPort(other, own))
+    if (first < 0 || first >= i) continue
+    const taken = `dns.listen[${first}] ${formatSocketAddress(listen[first] ?? own)}`
+    const text = `dns.listen[${i}] ${formatSocketAddress(own)}: expected an address:port of its own, beside ${taken}`
+    throw new UserError(text, { exitCode: 2 })
+  }
   for (const [i, upstream] of upstreams.entries()) {
-    if (listen.some((own) => isSamePlace(own, upstream))) {
+    if (listen.some((own) => isListenPlace(own, upstream))) {
       throw new UserError(`dns.upstreams[${i}] ${formatSocketAddress(upstream)}: this server listens there itself`)
     }
   }
@@ -99,11 +113,3 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
 }
 
 export const formatSocketAddress = formatAddressPort
-
-function isSamePlace(own: SocketAddress, other: SocketAddress): boolean {
-  if (own.port !== other.port || own.address.family !== other.address.family) return false
-  // A server on the unspecified address also answers on every address of this node. Of these, only loopback is known
-  // here.
-  const isLoopback = other.address.family === 4 ? other.address.value >> 24n === 127n : other.address.value === 1n
-  return own.address.value === other.address.value || (own.address.value === 0n && isLoopback)
-}

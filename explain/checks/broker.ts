@@ -115,6 +115,7 @@ function isOfThisMachine({ probes }: World, holder: string): boolean {
 
 /** Possible results of a call to the broker from this machine. */
 const CALLED = [
+  'ProxyRefused',
   'BrokerSilent',
   'BrokerNoTls',
   'BrokerLate',

@@ -1,6 +1,6 @@
 /** Checks whether the parts of an installation run, belong to a clusterset, and have the same release. */
 import { exposureOf } from '../../model/access/access.ts'
-import { MEMBERSHIP_NAME } from '../../model/model.ts'
+import { MEMBERSHIP_NAME, recordedMaxUnavailable } from '../../model/model.ts'
 import { reasonRow } from '../../model/reasons/reasons.ts'
 import {
   CONTROL_PLANE_CAUSES,
@@ -32,7 +32,18 @@ type Pod = Seen<FactObjects['Pod']>
 
 /** Checks whether the pods of each part run, in a Kubernetes cluster. */
 export function parts(world: World): readonly Finding[] {
-  return MEMBER_PARTS.flatMap((part) => partFindings(world, part))
+  return [...MEMBER_PARTS.flatMap((part) => partFindings(world, part)), ...raisedLimits(world)]
+}
+
+/** Whether a join still runs cannot be seen. It records the value from before, and removes the record when it ends. */
+function raisedLimits({ objects }: World): readonly Finding[] {
+  return (objects.DaemonSet ?? []).flatMap((one): readonly Finding[] => {
+    const before = recordedMaxUnavailable(one.object.metadata.annotations)
+    if (before === undefined) return []
+    const seen = `maxUnavailable is raised, and was ${before}: each roll-out may take down more pods at a time`
+    const subject = seenSubject('DaemonSet', one)
+    return [{ reason: 'MaxUnavailableRaised', severity: 'notice', subject, seen, ...seenAt(one) }]
+  })
 }
 
 function partFindings(world: World, part: MemberPart): readonly Finding[] {

@@ -120,8 +120,12 @@ function withoutAgent(
   view: MemberView,
   node: string,
 ): readonly ['NodeWithoutRouteAgent' | 'RouteAgentMissing', string] {
-  const other = machineText(nodeMachine(view.find('Node', node)?.object))
+  const machine = nodeMachine(view.find('Node', node)?.object)
+  const other = machineText(machine)
   if (other === undefined) return ['RouteAgentMissing', `no routeagent reports on ${node}`]
+  if (machine.is === 'virtual' && machine.onlyBy !== undefined) {
+    return ['NodeWithoutRouteAgent', `${node} is ${other}, and no routeagent reports there`]
+  }
   return ['NodeWithoutRouteAgent', `${node} is ${other}: no routeagent can run there`]
 }
 

@@ -2,7 +2,14 @@
  * Checks a site file together with its folder of objects, before a token is used or a part starts. All commands that
  * examine a site call this, so that they say the same. Pure.
  */
-import { parseAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
+import {
+  type AddressPort,
+  isListenPlace,
+  isUnspecified,
+  parseAddressPort,
+  sameAddressPort,
+  sharesListenPort,
+} from '../../model/addresses/addresses.ts'
 import {
   CLUSTERSET_IPV6_PREFIX,
   DEFAULT_CLUSTERSET_IP_RANGE,
@@ -181,22 +188,13 @@ function* ownChecks(
       'spec.dns.upstreams: expected at least one address such as 192.0.2.53, because of spec.dns.forwardFor'
     yield at(['spec', 'dns', 'upstreams'], reason)
   }
-  for (const [i, text] of dns.listen.entries()) {
-    const path = ['spec', 'dns', 'listen', i]
-    const listen = parseAddressPort(text)
-    const first = dns.listen.findIndex((other) => sameAddressPort(parseAddressPort(other), listen))
-    if (first < i) {
-      const reason = `expected an address:port of its own, spec.dns.listen[${first}] has ${text} already`
-      yield at(path, `spec.dns.listen[${i}]: ${reason}`)
-    }
-    if (MULTICAST_RANGES.some((cidr) => containsAddress(parsePrefix(cidr), listen.address))) {
-      yield at(path, `spec.dns.listen[${i}]: expected an address of a node, ${text} is a multicast group`)
-    }
-  }
+  for (const { path, reason } of listenComplaints(config)) yield at(path, `${fieldText(path)}: ${reason}`)
   for (const [i, upstream] of dns.upstreams.entries()) {
-    if (!dns.listen.includes(upstream)) continue
+    const to = parseAddressPort(upstream)
+    const own = dns.listen.find((text) => isListenPlace(parseAddressPort(text), to))
+    if (own === undefined) continue
     const reason = `spec.dns.upstreams[${i}]: expected another DNS server, ${upstream} is in spec.dns.listen`
-    yield at(['spec', 'dns', 'upstreams', i], reason)
+    yield at(['spec', 'dns', 'upstreams', i], own === upstream ? reason : `${reason} as ${own}`)
   }
   for (const [name, cidrs] of Object.entries({ podCIDRs, serviceCIDRs })) {
     for (const [i, cidr] of cidrs.entries()) {
@@ -204,6 +202,42 @@ function* ownChecks(
       if (reason !== undefined) yield at(['spec', name, i], `spec.${name}[${i}]: ${reason}`)
     }
   }
+}
+
+interface Listener {
+  readonly path: readonly ['spec', 'dns' | 'hub', 'listen', number]
+  readonly text: string
+  readonly at: AddressPort
+}
+
+/** Each server of the site listens at a place of its own. A hub takes TCP alone, and dns TCP and UDP. */
+function* listenComplaints(config: SiteConfig): Generator<Pick<Listener, 'path'> & { readonly reason: string }> {
+  const listeners = (['dns', 'hub'] as const).flatMap((name) =>
+    config[name].listen.map((text, i): Listener => ({
+      path: ['spec', name, 'listen', i],
+      text,
+      at: parseAddressPort(text),
+    })),
+  )
+  for (const [n, { path, text, at }] of listeners.entries()) {
+    const first = listeners.slice(0, n).find((other) => sharesListenPort(other.at, at))
+    if (first !== undefined) yield { path, reason: takenText(first, { path, text, at }) }
+    if (MULTICAST_RANGES.some((cidr) => containsAddress(parsePrefix(cidr), at.address))) {
+      yield { path, reason: `expected an address of a node, ${text} is a multicast group` }
+    }
+  }
+}
+
+function takenText(first: Listener, { text, at }: Listener): string {
+  const [field, own] = [fieldText(first.path), 'expected an address:port of its own']
+  if (sameAddressPort(first.at, at)) return `${own}, ${field} has ${text} already`
+  return isUnspecified(at)
+    ? `${own}, ${text} is on all addresses, also that of ${field}, ${first.text}`
+    : `${own}, ${field} has ${first.text}, which is on all addresses`
+}
+
+function fieldText([spec, name, list, i]: Listener['path']): string {
+  return `${spec}.${name}.${list}[${i}]`
 }
 
 function reservedBy(cidr: string, reserved: readonly ReservedRange[]): string | undefined {

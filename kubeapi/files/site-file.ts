@@ -352,14 +352,20 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
 /** Checks the overlay's port. badPorts() compares it with those of gateways. */
 function* badOverlayPort({ kubernetes, overlay, dns }: SiteDocument['spec']): Generator<Complaint> {
   const port = overlay?.port
-  if (port === undefined) return
   const at = ['spec', 'overlay', 'port']
-  const problem = overlayPortProblem(port)
+  const problem = port === undefined ? undefined : overlayPortProblem(port)
   if (problem !== undefined) yield { at, reason: `spec.overlay.port: ${problem}, got ${port}` }
   // In a cluster, dns listens in the network of its pod.
-  const taken = kubernetes === undefined && dns.listen.find((text) => parseAddressPort(text).port === port)
-  if (typeof taken === 'string')
-    yield { at, reason: `spec.overlay.port: spec.dns.listen has ${taken}: expected another port` }
+  if (kubernetes !== undefined) return
+  const i = dns.listen.findIndex((text) => parseAddressPort(text).port === (port ?? VXLAN_PORT))
+  const taken = dns.listen[i]
+  if (taken === undefined) return
+  yield port === undefined
+    ? {
+        at: ['spec', 'dns', 'listen', i],
+        reason: `spec.dns.listen[${i}]: expected another port, ${taken} has that of the overlay`,
+      }
+    : { at, reason: `spec.overlay.port: spec.dns.listen has ${taken}: expected another port` }
 }
 
 /** Checks the ports of each gateway, and that gateways behind one public address have different ones. */

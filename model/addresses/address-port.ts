@@ -53,6 +53,30 @@ export function sameAddressPort(a: AddressPort | undefined, b: AddressPort | und
   return a.port === b.port && compareAddresses(a.address, b.address) === 0
 }
 
+/**
+ * Whether two servers that listen at `a` and `b` take the same packets: they have the same port, and one address, or one
+ * of them listens on all addresses of the family. Port 0 is a port of its own each time.
+ */
+export function sharesListenPort(a: AddressPort, b: AddressPort): boolean {
+  if (a.port === 0 || a.port !== b.port || a.address.family !== b.address.family) return false
+  return a.address.value === b.address.value || isUnspecified(a) || isUnspecified(b)
+}
+
+/**
+ * Whether a server that listens at `own` gets what its machine sends to `other`. A server on the unspecified address
+ * also answers on every address of its machine. Of these, only loopback is known from the address alone.
+ */
+export function isListenPlace(own: AddressPort, other: AddressPort): boolean {
+  if (own.port !== other.port || own.address.family !== other.address.family) return false
+  const isLoopback = other.address.family === 4 ? other.address.value >> 24n === 127n : other.address.value === 1n
+  return own.address.value === other.address.value || (isUnspecified(own) && (isLoopback || isUnspecified(other)))
+}
+
+/** `0.0.0.0` or `::`, with any port: a server there listens on all addresses of the family. */
+export function isUnspecified({ address }: AddressPort): boolean {
+  return address.value === 0n
+}
+
 function addressOf(text: string): Address | undefined {
   try {
     return parseAddress(BRACKETED.exec(text)?.[1] ?? text)

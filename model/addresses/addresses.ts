@@ -4,9 +4,12 @@ export {
   type AddressPort,
   type OpenPort,
   formatAddressPort,
+  isListenPlace,
+  isUnspecified,
   parseAddressPort,
   parseOpenPort,
   sameAddressPort,
+  sharesListenPort,
 } from './address-port.ts'
 export {
   DEFAULT_MAX_MEMBERS,
@@ -60,6 +63,7 @@ export {
 } from '../values/values.ts'
 export { type CidrClaims, type Ipv6Clash, ipv6Clashes } from './ipv6-claims.ts'
 export { type NetworksInit, coverOf, networksAround } from './networks-around.ts'
+export { type StatedPods, addressesOfNode, outsideAddress, outsidePodsOf } from './outside-pods.ts'
 export { type OwnFacts, believedCluster, ownCluster, ownClusterProblem, rangeProblem } from './own-cluster.ts'
 export {
   type NodeRanges,

@@ -2,6 +2,7 @@
 import {
   MAX_FAILURE_LENGTH,
   MAX_OPEN_CONNECTIONS,
+  MAX_PODS_OUTSIDE,
   MAX_POD_RANGES,
   MAX_REPORTED_BY_NODE,
   MAX_SILENT_NODES,
@@ -56,6 +57,15 @@ const STATUS = map(
       POD_RANGE,
       'Addresses that this node must reach directly, not through lanes: its networks, default gateways and name servers.',
       MAX_REPORTED_BY_NODE,
+    ).optional(),
+    /**
+     * Addresses of pods of this node outside the pod CIDRs of the cluster, sorted, one of each network: a rollout does
+     * not change them. Absent if there are none, and from earlier releases.
+     */
+    podsOutside: list(
+      text('An address.', { pattern: '^[0-9a-f.:]{2,39}$', maxLength: 39 }),
+      'Addresses of pods of this node outside the pod CIDRs of the cluster, one of each network.',
+      MAX_PODS_OUTSIDE,
     ).optional(),
     /** The UDP port of the overlay device. Absent from earlier releases, which have 4810. */
     overlayPort: integer(1, 65_535, 'UDP port of the overlay on this node.').optional(),

@@ -41,6 +41,11 @@ export const HEALTH_REASONS = {
     todoAtSite: 'Look at its service: `systemctl status` of the unit that runs `sealane up`, and its log.',
     shows: STATUS,
   },
+  MaxUnavailableRaised: {
+    means: 'A DaemonSet of Sealane has the higher maxUnavailable that a join gave it for one roll-out.',
+    todo: 'Nothing while a join runs. If it was killed, run `sealane join` again: it restores the value first.',
+    shows: STATUS,
+  },
   VersionSkew: {
     means: 'Parts of Sealane have different versions.',
     todo: 'Run `sealane join` with the newer command to update all. Neighbouring releases work together.',

@@ -407,7 +407,7 @@ export const LANE_REASONS = {
     shows: ['output of the command', 'condition ClusterDNS of Cluster'],
   },
   PodsInsideRanges: {
-    means: 'The pods behind Services have addresses inside the pod CIDRs of the cluster.',
+    means: 'Pods have addresses inside the pod CIDRs of the cluster.',
     todo: 'Nothing.',
     shows: ['condition PodAddresses of Cluster'],
   },

@@ -109,6 +109,8 @@ export const MAX_PORT = 65_535
 export const MAX_FAILURE_LENGTH = 4096
 /** Ours. Limit of the entries in `status.silentNodes` of a RouteAgent. */
 export const MAX_SILENT_NODES = 256
+/** Ours. Limit of the entries in `status.podsOutside` of a RouteAgent. */
+export const MAX_PODS_OUTSIDE = 8
 /** Ours. Limit of `status.connections[].message` of a Gateway, in characters. */
 export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 /** apimachinery meta/v1 Condition: the limit of the API for a condition's message, in characters. */

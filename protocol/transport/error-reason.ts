@@ -12,3 +12,12 @@ export function reasonField(error: unknown): { readonly reason?: ReasonCode } {
   if (error instanceof BrokerUnreachableError) return error.reason === undefined ? {} : { reason: error.reason }
   return error instanceof CodecError ? { reason: 'InvalidValue' } : {}
 }
+
+/**
+ * How far a connection got that failed with this error: `tcp` if a server answered, directly or through a proxy.
+ * Another connection to find that out would go past the proxy, and could fail on a busy machine.
+ */
+export function stageOf(error: unknown): 'nothing' | 'tcp' {
+  const isAnswered = error instanceof BrokerUnreachableError ? error.isConnected : error instanceof CertificateError
+  return isAnswered ? 'tcp' : 'nothing'
+}

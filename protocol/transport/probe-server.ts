@@ -146,7 +146,10 @@ async function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (sock
   const { host, port } = init.address
   const where = formatBrokerAddress(init.address)
   signal.throwIfAborted()
+  const began = init.clock.monotonic()
   const tunnel = await tunnelTo(init, signal)
+  // The way through a proxy is part of the same time.
+  const leftMs = Math.max(1, init.timeoutMs - (init.clock.monotonic() - began))
   return new Promise<T>((resolve, reject) => {
     signal.throwIfAborted()
     // The handshake accepts every certificate, and `use` then checks it, so that an error can state what is wrong. No
@@ -168,15 +171,18 @@ async function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (sock
       settle()
     }
     const onAbort = (): void => finish(() => reject(signal.reason as Error))
-    let isConnected = false
+    // A socket that the proxy has connected emits no `connect`.
+    let isConnected = tunnel !== undefined
     socket.once('connect', () => (isConnected = true))
-    const cancelTimer = init.clock.setTimer(init.timeoutMs, () => {
-      const reason = isConnected ? ({ reason: 'BrokerLate' } as const) : {}
+    const cancelTimer = init.clock.setTimer(leftMs, () => {
+      const reason = isConnected ? ({ reason: 'BrokerLate', isConnected } as const) : {}
       const text = `broker at ${where}: no answer within ${init.timeoutMs} ms`
       finish(() => reject(new BrokerUnreachableError(text, reason)))
     })
     signal.addEventListener('abort', onAbort, { once: true })
-    socket.on('error', (error: NodeJS.ErrnoException) => finish(() => reject(unreachable(where, host, error))))
+    socket.on('error', (error: NodeJS.ErrnoException) => {
+      finish(() => reject(unreachable(where, { host, isConnected }, error)))
+    })
     socket.on('secureConnect', () => {
       try {
         // `use` runs before the socket is destroyed, because a destroyed socket no longer has the certificate.
@@ -189,7 +195,11 @@ async function handshake<T>(init: HandshakeInit, signal: AbortSignal, use: (sock
   })
 }
 
-function unreachable(where: string, host: string, error: NodeJS.ErrnoException): BrokerUnreachableError {
+function unreachable(
+  where: string,
+  { host, isConnected }: { readonly host: string; readonly isConnected: boolean },
+  error: NodeJS.ErrnoException,
+): BrokerUnreachableError {
   const reasons: Readonly<Record<string, string>> = {
     ECONNREFUSED: 'connection refused: nothing listens there',
     ECONNRESET: 'the connection was closed at once',
@@ -202,7 +212,7 @@ function unreachable(where: string, host: string, error: NodeJS.ErrnoException):
   const busyMs = comeBackMs(error.message)
   if (busyMs !== undefined) return new BrokerBusyError(where, busyMs)
   const reason = reasons[error.code ?? ''] ?? (isIP(host) === 0 ? error.message : `TLS failed: ${error.message}`)
-  return new BrokerUnreachableError(`broker at ${where}: ${reason}`, { cause: error })
+  return new BrokerUnreachableError(`broker at ${where}: ${reason}`, { cause: error, isConnected })
 }
 
 function readOrUndefined(der: Uint8Array): CertificateFacts | undefined {

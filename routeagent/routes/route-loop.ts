@@ -58,6 +58,8 @@ export interface RouteLoopDeps {
   readonly unguarded: () => Unguarded | undefined
   /** The count for the status. Undefined if it is not known. */
   readonly openConnections: () => OpenConnections | undefined
+  /** Addresses for the status. Undefined if they are not known yet: those of the previous status stay. */
+  readonly podsOutside: () => readonly string[] | undefined
   /** Which nodes no longer answer, and what to probe. */
   readonly probes: Pick<GatewayProbes, 'silent' | 'late' | 'setNodes' | 'nodeStates' | 'problem'>
   /** Called after each plan. */
@@ -67,6 +69,13 @@ export interface RouteLoopDeps {
 /** The table does not exist, either because it has not been created yet or because of this failure. */
 export interface Unguarded {
   readonly failure: string | undefined
+}
+
+/** Parts of the status that outlast a process, until it knows better. */
+interface Said {
+  readonly silentNodes: readonly string[]
+  readonly conditions: readonly Condition[]
+  readonly podsOutside: readonly string[]
 }
 
 export class RouteLoop {
@@ -83,8 +92,8 @@ export class RouteLoop {
   /** The text of the object in the API, and when it was written, on the monotonic clock. */
   #reported: { readonly text: string; readonly at: number } | undefined
   #lastPlan = ''
-  /** What the status says about the probed nodes. Undefined until the previous status was read. */
-  #said: { readonly silentNodes: readonly string[]; readonly conditions: readonly Condition[] } | undefined
+  /** What the status says besides the plan. Undefined until the previous status was read. */
+  #said: Said | undefined
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
@@ -166,7 +175,8 @@ export class RouteLoop {
     if (!isNodeOfSite(node, nodes)) return
     const health = await this.#health(plan, signal)
     const { clusters: paths, silentNodes } = health
-    const conditions = this.#said?.conditions ?? []
+    const { conditions = [] } = this.#said ?? {}
+    const podsOutside = this.#deps.podsOutside() ?? this.#said?.podsOutside ?? []
     const why = failure ?? this.#deps.probes.problem()
     const openConnections = this.#deps.openConnections()
     const object: RouteAgent = {
@@ -180,6 +190,7 @@ export class RouteLoop {
         ...(plan.ok
           ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay, overlayPort: plan.link.port }
           : {}),
+        ...(podsOutside.length === 0 ? {} : { podsOutside }),
         ...(openConnections === undefined ? {} : { openConnections }),
         ...(silentNodes.length === 0 ? {} : { silentNodes }),
         ...(conditions.length === 0 ? {} : { conditions }),
@@ -220,18 +231,17 @@ export class RouteLoop {
     const now = this.#deps.clock.now()
     const answers = finding === undefined ? kept : setCondition(kept, finding, now)
     const conditions = this.#offload?.conditions(answers, now) ?? answers
-    this.#said = { silentNodes, conditions }
+    this.#said = { ...before, silentNodes, conditions }
     return health
   }
 
   /**
    * The status of an earlier process on this node: a silent node stays silent until this process receives its answer.
    */
-  async #saidBefore(
-    signal: AbortSignal,
-  ): Promise<{ silentNodes: readonly string[]; conditions: readonly Condition[] }> {
+  async #saidBefore(signal: AbortSignal): Promise<Said> {
     const status = (await this.#deps.api.read('RouteAgent', this.#config.node, undefined, signal))?.status
-    return { silentNodes: status?.silentNodes ?? [], conditions: status?.conditions ?? [] }
+    const { silentNodes = [], conditions = [], podsOutside = [] } = status ?? {}
+    return { silentNodes, conditions, podsOutside }
   }
 
   // Logs each set of problems once, not in every run.

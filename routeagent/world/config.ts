@@ -45,6 +45,8 @@ export const RESYNC_MS = 30_000
 export const REPORT_AGAIN_MS = 25_000
 /** Interval of counting the connections to other clusters. */
 export const COUNT_CONNECTIONS_MS = 60_000
+/** Shortest time between two looks for pods outside the pod CIDRs. */
+export const OUTSIDE_PODS_MS = 10_000
 /** Shortest time between the starts of two runs of a loop. */
 export const MIN_INTERVAL_MS = 10
 

@@ -141,6 +141,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     ...rows('anywhere', {
       PartMissing: '',
       PartNotReady: '',
+      MaxUnavailableRaised: '',
       PolicyStopsPart: '',
       VersionSkew: '',
       CommandClockDiffers: 'Other programs show wrong ages',

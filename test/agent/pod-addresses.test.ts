@@ -4,7 +4,7 @@ import t from 'tap'
 import { newPodAddressMemory, planPodAddressStatus, podsOutsideRanges } from '../../agent/cluster/plan-pod-addresses.ts'
 import { planMemberReport } from '../../agent/publish/plan-member-report.ts'
 import { findCondition } from '../../model/conditions.ts'
-import type { EndpointSlice, Node } from '../../model/objects.ts'
+import type { EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { clusterObject } from '../support/objects/cluster-objects.ts'
@@ -39,6 +39,11 @@ function node(name: string, address: string, labels: Record<string, string> = {}
   }
 }
 
+function report(name: string, podsOutside: readonly string[]): RouteAgent {
+  const status = { version: '1.0.0', clusters: [], podsOutside }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', metadata: { name }, status }
+}
+
 const STATED = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.96.0.0/12'] }
 const NODES = [
   node('n1', '192.168.1.1'),
@@ -47,7 +52,9 @@ const NODES = [
 ]
 
 function networks(...slices: readonly EndpointSlice[]): readonly string[] {
-  return podsOutsideRanges({ stated: STATED, nodes: NODES, slices }, newPodAddressMemory())?.networks ?? []
+  return (
+    podsOutsideRanges({ stated: STATED, nodes: NODES, slices, routeAgents: [] }, newPodAddressMemory())?.networks ?? []
+  )
 }
 
 t.test('which endpoints are pods outside', async (t) => {
@@ -63,6 +70,25 @@ t.test('which endpoints are pods outside', async (t) => {
   t.same(networks(slice('a', ['127.0.0.1', '169.254.0.9'])), [])
 })
 
+t.test('pods without a Service: what the nodes report, as far as it is one of theirs', async (t) => {
+  const reported = (...routeAgents: readonly RouteAgent[]) =>
+    podsOutsideRanges({ stated: STATED, nodes: NODES, slices: [], routeAgents }, newPodAddressMemory())?.networks ?? []
+  t.same(reported(), [])
+  t.same(reported(report('n1', ['10.50.3.9']), report('n1', [])), ['10.50.0.0/16'])
+  t.same(reported(report('n1', ['10.42.0.5'])), [], 'stated since the node reported it')
+  t.same(reported(report('gone', ['10.50.3.9']), report('v', ['10.50.3.9']), report('w', ['10.50.3.9'])), [])
+  t.same(reported(report('n1', ['192.168.1.2'])), [], 'the address of another node')
+  t.same(reported(report('n1', ['fd00::5', '127.0.0.1', '224.0.0.1', 'x', '10.50.0.0/16'])), [])
+  const many = Array.from({ length: 9 }, (_, i) => `172.${16 + i}.0.1`)
+  t.notMatch(reported(report('n1', many)).join(), '172.24.', 'at most eight of a node')
+  const both = podsOutsideRanges(
+    { stated: STATED, nodes: NODES, slices: [slice('a', ['10.60.0.5'])], routeAgents: [report('n1', ['10.50.0.5'])] },
+    newPodAddressMemory(),
+  )
+  t.same(both?.networks, ['10.50.0.0/16', '10.60.0.0/16'])
+  t.equal(both?.example.title, 'pod shop/a-0', 'a pod with a name says more')
+})
+
 t.test('only a slice that has changed is looked at again', async (t) => {
   const slices = Array.from({ length: 50 }, (_, i) => slice(`s${i}`, [`10.42.0.${i}`]))
   const memory = newPodAddressMemory()
@@ -73,22 +99,25 @@ t.test('only a slice that has changed is looked at again', async (t) => {
         get: (target, key) => ((reads += key === 'endpoints' ? 1 : 0), Reflect.get(target, key) as unknown),
       }),
   )
-  podsOutsideRanges({ stated: STATED, nodes: NODES, slices: counted }, memory)
+  podsOutsideRanges({ stated: STATED, nodes: NODES, slices: counted, routeAgents: [] }, memory)
   t.equal(reads, 50)
   podsOutsideRanges(
-    { stated: { ...STATED }, nodes: [...NODES], slices: [...counted, slice('new', ['10.42.1.1'])] },
+    { stated: { ...STATED }, nodes: [...NODES], slices: [...counted, slice('new', ['10.42.1.1'])], routeAgents: [] },
     memory,
   )
   t.equal(reads, 50)
   const wide = { ...STATED, podCIDRs: ['10.42.0.0/17'] }
-  podsOutsideRanges({ stated: wide, nodes: NODES, slices: counted }, memory)
+  podsOutsideRanges({ stated: wide, nodes: NODES, slices: counted, routeAgents: [] }, memory)
   t.equal(reads, 100, 'other ranges')
 })
 
 t.test('the condition: its message stays through a rollout, and a healthy cluster has none', async (t) => {
   const own = clusterObject({ id: 'paris', podCIDRs: STATED.podCIDRs })
   const outside = (name: string, address: string) =>
-    podsOutsideRanges({ stated: STATED, nodes: NODES, slices: [slice(name, [address])] }, newPodAddressMemory())
+    podsOutsideRanges(
+      { stated: STATED, nodes: NODES, slices: [slice(name, [address])], routeAgents: [] },
+      newPodAddressMemory(),
+    )
   t.equal(planPodAddressStatus(own, STATED, undefined, 0), undefined)
   const changed = planPodAddressStatus(own, STATED, outside('a', '10.50.0.5'), 0)
   t.match(findCondition(changed?.status?.conditions, 'PodAddresses'), {
@@ -127,6 +156,11 @@ t.test('an agent tells, and takes it back', async (t) => {
     eventually(async () => (await clock.advance(1000), said() === status), { intervalMs: 1 })
   await until('False')
   site.api.put(slice('web', ['10.42.0.5']))
+  await until('True')
+  site.api.put(node('n1', '192.168.1.1'))
+  site.api.put(report('n1', ['10.50.0.5']))
+  await until('False')
+  site.api.put(report('n1', []))
   await until('True')
 })
 

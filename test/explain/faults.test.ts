@@ -285,6 +285,13 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     }),
     ['degraded PartNotReady Deployment sealane-system/sealane-agent'],
   ],
+  'a join was killed while maxUnavailable was raised': [
+    brokenMember((at) => {
+      const [one] = at('DaemonSet')
+      if (one !== undefined) Object.assign(one.metadata, { annotations: { 'sealane.io/max-unavailable': '10%' } })
+    }),
+    ['notice MaxUnavailableRaised DaemonSet sealane-system/sealane-gateway'],
+  ],
   'no DNS': [
     brokenMember((at) => {
       for (const { metadata, status } of at('Deployment'))

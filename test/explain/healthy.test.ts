@@ -151,3 +151,16 @@ t.test('one field of one object that is wrong costs that object alone', async (t
     ['NotReadable', 'OneGatewayOnly'],
   )
 })
+
+t.test('a node that its roles alone show to be virtual counts as a machine once its routeagent reports', async (t) => {
+  const objects = copyOf(healthyObjects({ others: ['tokyo'], gateways: 2, workers: 1, services: 0, kubernetes: true }))
+  const roles = { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' }
+  for (const { metadata } of (objects.Node ?? []) as { metadata: { name: string; labels?: object } }[]) {
+    if (metadata.name === 'w0') metadata.labels = { ...metadata.labels, ...roles }
+  }
+  const nodesOf = () => diagnoseMember(factSet(objects)).overview.nodes
+  t.strictSame(nodesOf(), { machines: 3, leftOut: {} })
+  const agents = (objects.RouteAgent ?? []).filter(({ metadata }) => metadata.name !== 'w0')
+  Object.assign(objects, { RouteAgent: agents })
+  t.strictSame(nodesOf(), { machines: 2, leftOut: { 'a virtual node (KubeEdge, by its roles alone)': 1 } })
+})

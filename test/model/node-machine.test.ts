@@ -108,7 +108,8 @@ t.test('virtual nodes, by each sign alone', async (t) => {
     const found = nodeMachine(node(given))
     t.match(found, { is: 'virtual', product, isLabelled }, JSON.stringify(given))
     t.notOk(isMachine(node(given)))
-    t.equal(machineText(found), `a virtual node (${product})`)
+    const only = found.is === 'virtual' && found.onlyBy !== undefined ? `, by its ${found.onlyBy} alone` : ''
+    t.equal(machineText(found), `a virtual node (${product}${only})`)
   }
   t.match(nodeMachine(node({ labels: { type: 'virtual-kubelet' } })), { sign: 'label type=virtual-kubelet' })
 })
@@ -119,6 +120,26 @@ t.test('a name, roles or the label of a join alone are no sure sign', async (t) 
     return found.is === 'virtual' && found.isSure
   }
   const mark = { 'sealane.io/virtual-node': 'join' }
+  const onlyBy = (given: Given): unknown => {
+    const found = nodeMachine(node(given))
+    return found.is === 'virtual' ? found.onlyBy : 'machine'
+  }
+  const byUser = { 'sealane.io/virtual-node': 'true' }
+  t.strictSame(
+    [{}, mark, byUser, { type: 'virtual-kubelet' }].map((labels) => [
+      onlyBy({ name: 'admiralty-1', labels }),
+      onlyBy({ labels: { ...ROLES, ...labels } }),
+    ]),
+    [
+      ['name', 'roles'],
+      ['name', 'roles'],
+      [undefined, undefined],
+      [undefined, undefined],
+    ],
+    'the label of a user, or of the product, counts',
+  )
+  t.equal(onlyBy({ name: 'admiralty-1', taints: ['virtual-kubelet.io/provider=admiralty'] }), undefined)
+  t.equal(machineText(nodeMachine(node({ name: 'eklet-1' }))), 'a virtual node (Tencent super node, by its name alone)')
   const unsure: Given[] = [{ name: 'admiralty-1' }, { labels: ROLES }, { labels: mark }]
   for (const given of [...unsure, { name: 'eklet-1', labels: { ...ROLES, ...mark } }])
     t.equal(isSure(given), false, JSON.stringify(given))

@@ -12,12 +12,12 @@ import {
   ANNOTATION_LISTEN_PORT,
   ANNOTATION_PUBLIC_ADDRESS,
   ANNOTATION_PUBLIC_PORT,
-  CHOSEN_BY_JOIN,
   LABEL_GATEWAY,
 } from '../../../model/lanes/lanes.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   type ClusterProperty,
+  LABELLED_BY_JOIN,
   LABEL_APP_MANAGED_BY,
   LABEL_VIRTUAL_NODE,
 } from '../../../model/model.ts'
@@ -91,7 +91,7 @@ async function mergeNode(
 }
 
 /** Selects the nodes that a join labelled. A user's label has another value, and stays. */
-const VIRTUAL_BY_JOIN = `${LABEL_VIRTUAL_NODE}=${CHOSEN_BY_JOIN}`
+const VIRTUAL_BY_JOIN = `${LABEL_VIRTUAL_NODE}=${LABELLED_BY_JOIN}`
 
 /** Removes what was stated about calls to a gateway. */
 const NO_CALLS = {

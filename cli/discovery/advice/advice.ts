@@ -37,6 +37,11 @@ const MACHINES: Readonly<
     kind: 'action',
     text: 'Gateway and routeagent run as spc_t, since container_t may write neither /proc/sys/net nor /var/lib. A container runtime without SELinux ignores the type.',
   },
+  'doubtful-virtual-nodes': {
+    about: 'Virtual nodes by name',
+    kind: 'instruction',
+    text: `Only name or roles show that these nodes are virtual, and a machine may have these too. So join does not label them, and the DaemonSets want pods there, which may never run. No gateway is put there, and their pods are not waited for. If they are virtual: kubectl label node NODE ${LABEL_VIRTUAL_NODE}=true`,
+  },
   'eks-auto': {
     about: 'EKS Auto Mode',
     kind: 'limit',

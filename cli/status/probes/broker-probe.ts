@@ -78,7 +78,7 @@ async function call(
 ): Promise<BrokerCall> {
   const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
   const { probeServer } = await import('../../../protocol/transport/probe-server.ts')
-  const { reasonField } = await import('../../../protocol/transport/error-reason.ts')
+  const { reasonField, stageOf } = await import('../../../protocol/transport/error-reason.ts')
   const began = performance.now()
   const done = (rest: Pick<BrokerCall, 'stage' | 'reason' | 'message'>): BrokerCall => {
     return { address: text, ms: performance.now() - began, ...rest }
@@ -89,28 +89,8 @@ async function call(
     return done({ stage: 'tls' })
   } catch (error) {
     signal.throwIfAborted()
-    const named = reasonField(error)
-    // An error with a reason has come over TCP. A further connection could fail on a busy machine.
-    const stage = named.reason !== undefined || (await isAnswered(text, signal)) ? 'tcp' : 'nothing'
-    return done({ stage, ...named, message: messageOf(error) })
+    return done({ stage: stageOf(error), ...reasonField(error), message: messageOf(error) })
   }
-}
-
-/** Called only if TLS has failed: true if a process listens at the address. */
-async function isAnswered(text: string, signal: AbortSignal): Promise<boolean> {
-  const { parseBrokerAddress } = await import('../../../protocol/broker-addresses.ts')
-  const { connect } = await import('node:net')
-  const { host, port } = parseBrokerAddress(text)
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, signal, timeout: CALL_MS / 4 })
-    const end = (answered: boolean) => (): void => {
-      socket.destroy()
-      resolve(answered)
-    }
-    socket.once('connect', end(true))
-    socket.once('timeout', end(false))
-    socket.once('error', end(false))
-  })
 }
 
 function callFact(item: BrokerCall): Fact {

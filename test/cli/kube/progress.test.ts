@@ -1,7 +1,7 @@
 /** The progress of a join, read from objects. */
 import t from 'tap'
 import { joinedOthers, laneStates, lanesProgress } from '../../../cli/cluster/watch-join.ts'
-import { RolloutRoom } from '../../../cli/installation/rollout-room.ts'
+import { RolloutRoom, restoreRecorded } from '../../../cli/installation/rollout-room.ts'
 import { type HeldRollout, isRolledOut, rolloutOf, rolloutProgress } from '../../../cli/installation/rollout.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import type { Cluster, ConnectionCause, Gateway } from '../../../model/objects.ts'
@@ -282,6 +282,34 @@ t.test('maxUnavailable falls again once no pod is away, also before the roll-out
   t.equal(await look(), 1)
   t.equal(await look({ wanted: 3, away: 1 }), 2, 'it may grow again')
   t.equal(admin.done.length, 4)
+})
+
+t.test('a join that is killed leaves a record of the value, and the next join restores it', async (t) => {
+  const recordOf = async (admin: MemoryAdmin) =>
+    (await admin.list('apps/v1', 'DaemonSet', {}))[0]?.metadata.annotations?.['sealane.io/max-unavailable']
+  const quiet = () => t.fail('nothing to say')
+  for (const value of [1, '10%']) {
+    const admin = new MemoryAdmin([daemonSet(value)])
+    const look = async () => [{ object: await daemonSetOf(admin), wanted: 21, away: 2 }]
+    await new RolloutRoom(admin, quiet).make(await look(), signal)
+    t.strictSame([await maxOf(admin), await recordOf(admin)], [value === 1 ? 3 : 5, String(value)], 'killed here')
+
+    const next = new RolloutRoom(admin, quiet)
+    await next.make(await look(), signal)
+    t.equal(await maxOf(admin), value === 1 ? 3 : 5, 'not raised above what was raised')
+    t.strictSame(await next.restore(signal), [])
+    t.strictSame([await maxOf(admin), await recordOf(admin)], [value, undefined])
+
+    await new RolloutRoom(admin, quiet).make(await look(), signal)
+    t.strictSame(await restoreRecorded(admin, NAMESPACE, signal), ['DaemonSet sealane-system/sealane-gateway'])
+    t.strictSame([await maxOf(admin), await recordOf(admin)], [value, undefined], 'nothing is held now')
+    t.strictSame(await restoreRecorded(admin, NAMESPACE, signal), [], 'once')
+  }
+  const forged = {
+    ...daemonSet(1),
+    metadata: { ...daemonSet(1).metadata, annotations: { 'sealane.io/max-unavailable': '0' } },
+  }
+  t.strictSame(await restoreRecorded(new MemoryAdmin([forged]), NAMESPACE, signal), [], 'no value of a DaemonSet')
 })
 
 t.test('a value that cannot be changed is reported once, and does not end the join', async (t) => {

@@ -280,6 +280,24 @@ const CAUSES_OF_LINKS: readonly ReasonCode[] = [
   'MemberEvicted',
 ]
 
+t.test('a node that only its roles show to be virtual may be a machine whose routeagent is missing', async (t) => {
+  const roles = { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' }
+  const here = (at: At): void => {
+    for (const node of at('Node')) {
+      if (node.metadata.name === 'w0') node.metadata.labels = { ...node.metadata.labels, ...roles }
+    }
+    const agents = at('RouteAgent')
+    agents.splice(0, 99, ...agents.filter(({ metadata }) => metadata.name !== 'w0'))
+  }
+  const { failing, steps } = explained({ here })
+  t.match(failing, { station: 'node', reason: 'NodeWithoutRouteAgent' })
+  const message = 'w0 is a virtual node (KubeEdge, by its roles alone), and no routeagent reports there'
+  t.ok(
+    steps.some((step) => step.message === message),
+    steps.map((step) => step.message).join('\n'),
+  )
+})
+
 t.test('a pod on a node that runs no routeagent: what the node is, at either end', async (t) => {
   const rows: readonly (readonly [string, Readonly<Record<string, string>>, string])[] = [
     ['Windows', { 'kubernetes.io/os': 'windows' }, 'w0 is a node with windows: no routeagent can run there'],

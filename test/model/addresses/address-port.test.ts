@@ -5,7 +5,9 @@ import {
   type AddressPortInit,
   formatAddressPort,
   parseAddressPort,
+  isListenPlace,
   sameAddressPort,
+  sharesListenPort,
 } from '../../../model/addresses/address-port.ts'
 import { InvalidAddressError, formatAddress } from '../../../model/values/ip.ts'
 import { messageOf } from '../../support/failure.ts'
@@ -63,4 +65,27 @@ t.test('whatever is written, what is thrown says what was expected', async () =>
       }
     }),
   )
+})
+
+t.test('which listeners take the same packets, and which places a listener answers', (t) => {
+  const at = (text: string) => parseAddressPort(text, 'x', { allowZero: true })
+  const rows: [a: string, b: string, shares: boolean, is: boolean][] = [
+    ['10.42.0.1:53', '10.42.0.1:53', true, true],
+    ['10.42.0.1:53', '10.42.0.1:54', false, false],
+    ['10.42.0.1:53', '10.42.0.2:53', false, false],
+    ['0.0.0.0:53', '10.42.0.1:53', true, false],
+    ['0.0.0.0:53', '127.0.0.53:53', true, true],
+    ['0.0.0.0:53', '0.0.0.0:53', true, true],
+    ['0.0.0.0:53', '[fd00::1]:53', false, false],
+    ['[::]:53', '[fd00::1]:53', true, false],
+    ['[::]:53', '[::1]:53', true, true],
+    ['[::]:53', '0.0.0.0:53', false, false],
+    ['0.0.0.0:0', '127.0.0.1:0', false, true],
+  ]
+  for (const [a, b, shares, is] of rows) {
+    t.equal(sharesListenPort(at(a), at(b)), shares, `${a} ${b}`)
+    t.equal(sharesListenPort(at(b), at(a)), shares, `${b} ${a}`)
+    t.equal(isListenPlace(at(a), at(b)), is, `${a} answers ${b}`)
+  }
+  t.end()
 })

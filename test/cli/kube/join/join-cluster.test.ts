@@ -28,6 +28,25 @@ t.test('the first member, and one that reaches all others', async (t) => {
   t.match([no.outcome, no.admin.done.length], [{ reason: 'AdmissionRefuses' }, 0], 'a rule is asked about first')
 })
 
+t.test('a join restores the maxUnavailable of a DaemonSet that a killed one left raised', async (t) => {
+  const raised: ManifestObject = {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: { name: 'sealane-gateway', namespace: SYSTEM, annotations: { 'sealane.io/max-unavailable': '1' } },
+    spec: { updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 4 } } },
+  }
+  const objects = [node('n1', 'True'), cluster('paris'), gateway(), raised]
+  const ref = { apiVersion: 'apps/v1', kind: 'DaemonSet', namespace: SYSTEM, name: 'sealane-gateway' }
+  const dry = await join(objects, undefined, { dryRun: true })
+  t.notMatch(dry.said, 'restored')
+  t.notOk(dry.admin.done.includes('merge DaemonSet sealane-system/sealane-gateway'))
+  const { admin, said } = await join(objects)
+  t.match(said, / {2}restored {2}DaemonSet sealane-system\/sealane-gateway /)
+  const now = await admin.get(ref)
+  t.strictSame(now?.metadata.annotations?.['sealane.io/max-unavailable'], undefined)
+  t.match(now?.['spec'], { updateStrategy: { rollingUpdate: { maxUnavailable: 1 } } })
+})
+
 t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {
   const dns = configMap('coredns', { Corefile: KUBEADM })
   const message =

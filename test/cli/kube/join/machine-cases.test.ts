@@ -113,6 +113,30 @@ t.test(
   },
 )
 
+t.test(
+  'a virtual node that only its name or its roles show: no label is promised, and it is said what to do',
+  async (t) => {
+    const roles = { 'node-role.kubernetes.io/edge': '', 'node-role.kubernetes.io/agent': '' }
+    const report = (...given: Given[]): string =>
+      describeAdvice(advice(joined({ name: 'w1' }, ...given).found)).join('\n')
+    const label = { 'sealane.io/virtual-node': 'join' }
+    const doubtful: Given[] = [
+      { name: 'virtual-node-aci-linux', kubelet: '' },
+      { name: 'fargate-ip-10-20-3-13.ec2.internal', kubelet: 'v1.33.5-eks-113cf36' },
+      { name: 'edge-1', labels: roles, kubelet: '' },
+      { name: 'edge-2', labels: { ...roles, ...label }, kubelet: '' },
+    ]
+    for (const given of doubtful) {
+      const text = report(given)
+      t.match(text, /Virtual nodes by name: .*join does not label them.*kubectl label node NODE .*=true/, given.name)
+      t.notMatch(text, /Virtual nodes(:| without a label:)|EKS Fargate:/, given.name)
+    }
+    const sure = report({ name: 'admiralty-1', labels: { 'sealane.io/virtual-node': 'true' }, kubelet: '' })
+    t.match(sure, /Virtual nodes: Pods on virtual nodes/)
+    t.notMatch(sure, /Virtual nodes by name/)
+  },
+)
+
 t.test('spot machines come last, one gateway in each zone, and the agent may replace what join chose', async (t) => {
   const { plan, chosen } = joined(
     { name: 'a-spot-1', labels: { 'eks.amazonaws.com/capacityType': 'SPOT', ...zone('a') } },

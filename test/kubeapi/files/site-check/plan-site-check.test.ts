@@ -144,6 +144,38 @@ t.test('mistakes in the site file', (t) => {
         'site.yaml:11:87: spec.dns.listen[4]: expected an address:port of its own, spec.dns.listen[0] has 10.42.0.1:53 already',
       ],
     ],
+    [
+      'dns listens on all addresses beside one of them',
+      "'10.42.0.1:53'",
+      "'10.42.0.1:53', '0.0.0.0:53', '[::]:5353', '[fd00::1]:5353', '0.0.0.0:5353'",
+      [
+        'site.yaml:11:35: spec.dns.listen[1]: expected an address:port of its own, 0.0.0.0:53 is on all addresses, also that of spec.dns.listen[0], 10.42.0.1:53',
+        'site.yaml:11:62: spec.dns.listen[3]: expected an address:port of its own, spec.dns.listen[2] has [::]:5353, which is on all addresses',
+      ],
+    ],
+    [
+      'dns at the port of the overlay, which no field states',
+      '10.42.0.1:53',
+      '10.42.0.1:4810',
+      ['site.yaml:11:19: spec.dns.listen[0]: expected another port, 10.42.0.1:4810 has that of the overlay'],
+    ],
+    [
+      'a hub twice, and at a port of dns',
+      '  objects: ./objects\n',
+      "  objects: ./objects\n  hub: { listen: ['10.42.0.2:9474', '10.42.0.2:9474', '10.42.0.1:53'] }\n",
+      [
+        'site.yaml:6:37: spec.hub.listen[1]: expected an address:port of its own, spec.hub.listen[0] has 10.42.0.2:9474 already',
+        'site.yaml:6:55: spec.hub.listen[2]: expected an address:port of its own, spec.dns.listen[0] has 10.42.0.1:53 already',
+      ],
+    ],
+    [
+      'dns on all addresses asks itself',
+      "'10.42.0.1:53'], upstreams: [192.0.2.53]",
+      "'0.0.0.0:53'], upstreams: [127.0.0.53]",
+      [
+        'site.yaml:11:46: spec.dns.upstreams[0]: expected another DNS server, 127.0.0.53:53 is in spec.dns.listen as 0.0.0.0:53',
+      ],
+    ],
     ['a misspelt kind', 'kind: Site', 'kind: site', ['site.yaml:2:7: kind: expected one of Site, got "site"']],
     [
       'unknown fields, all of them',
