@@ -1,4 +1,4 @@
-/** The console: looks at one member or several at an interval, and shows what it sees on a page, to browsers that may read it. */
+/** The console: looks at one member, several, or a broker at an interval, and shows what it sees on a page, to browsers that may read it. */
 import { type Clock, SystemClock } from '../reconcile/reconcile.ts'
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
 import { type ConsoleSource, type ContextSource, lookAtOne, lookAtSeveral } from './looks/looks.ts'
@@ -7,10 +7,12 @@ export { type PageFiles, readPageFiles } from './server/server.ts'
 export type { ConsoleSource, ContextSource, PathEnds } from './looks/looks.ts'
 export {
   type Answer,
+  type BrokerFacts,
   type ConsoleFacts,
   type DeniedFact,
   type FlowsFacts,
   MOST_CONTEXTS,
+  type PublishedFacts,
   type SharesFacts,
 } from './state/state.ts'
 

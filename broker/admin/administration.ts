@@ -11,7 +11,7 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import { sealaneVersion, temporaryPath } from '../../runtime/runtime.ts'
 import type { AuthorityCommands } from './authority-commands.ts'
 import { ClustersetCommands } from './clusterset-commands.ts'
-import type { AdminStates, CommandInit, StateUse } from './command-state.ts'
+import { type AdminStates, type CommandInit, type StateUse, settingsOf } from './command-state.ts'
 import { MemberCommands } from './member-commands.ts'
 import { readBrokerStatus } from './read-status.ts'
 import type { TopologyCommands } from './topology-commands.ts'
@@ -68,6 +68,13 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     topology: () => topology('read', (one) => one.show()),
     planTopology: (init) => topology('read', (one) => one.plan(init)),
     setTopology: (init) => topology('change', (one) => one.set(init)),
+    published: () =>
+      on('read', async ({ state }) => {
+        const { readPublished } = await import('./read-published.ts')
+        await state.log.refresh()
+        settingsOf(state)
+        return readPublished(state.log, signal)
+      }),
     waiting: () => members('read', (one) => one.waiting()),
     accept: (init) => members('change', (one) => one.accept(init)),
     refuse: (init) => members('change', (one) => one.refuse(init)),

@@ -15,8 +15,9 @@ import {
   transitClusters,
 } from '../../model/lanes/lanes.ts'
 import type { PlannedLink, PlannedService, TopologyPlan, TransitPlan } from '../../protocol/admin/admin.ts'
-import { statusOf, topologyInForce } from '../records/records.ts'
-import { type LogView, type RecordRow, isLive, parseRecordKey } from '../store/store.ts'
+import { topologyInForce } from '../records/records.ts'
+import type { LogView } from '../store/store.ts'
+import { exportsBy, importersOf, linkEnds, readReporters } from './importers.ts'
 
 /** Links, services and ids that a plan lists. The counts cover all. */
 export const MAX_PLANNED = 1000
@@ -39,10 +40,7 @@ export async function planTopology(
   { linksOnly = false, signal }: PlanTopologyOptions,
 ): Promise<TopologyPlan> {
   const { number, topology: before } = topologyInForce(view)
-  const members = view.list('member').flatMap(({ key, value }): LinkEnd[] => {
-    return isLive(value) ? [{ id: key, labels: value.facts.labels }] : []
-  })
-  members.sort((a, b) => (a.id < b.id ? -1 : 1))
+  const members = linkEnds(view)
   const alone = new Set(members.map(({ id }) => id))
   const partners: Partners = new Map(members.map(({ id }) => [id, { loses: [], gains: [] }]))
   const [lost, gained, moved]: [PlannedLink[], PlannedLink[], PlannedLink[]] = [[], [], []]
@@ -181,44 +179,4 @@ function first(services: readonly PlannedService[]): PlannedService[] {
   const key = ({ exporter, namespace, name }: PlannedService): string => `${exporter}/${namespace}/${name}`
   const sorted = services.toSorted((a, b) => b.losesCount - a.losesCount || (key(a) < key(b) ? -1 : 1))
   return sorted.slice(0, MAX_PLANNED)
-}
-
-interface Export {
-  readonly namespace: string
-  readonly name: string
-  readonly row: RecordRow
-}
-
-function exportsBy(view: LogView, cluster: string): readonly Export[] {
-  if (view.recordCount(cluster, 'ServiceExport') === 0) return []
-  return view.list('record', cluster).flatMap(({ key, value }): Export[] => {
-    const { kind, namespace, name } = parseRecordKey(key)
-    return kind === 'ServiceExport' ? [{ namespace, name, row: value }] : []
-  })
-}
-
-/** Who reports that it does not import: by `exporter/namespace/name`, of which each may be empty for all. */
-type Reporters = ReadonlyMap<string, ReadonlySet<string>>
-
-async function readReporters(view: LogView, members: readonly string[], signal: AbortSignal): Promise<Reporters> {
-  const reporters = new Map<string, Set<string>>()
-  for (const id of members) {
-    for (const { cluster, namespace, name } of statusOf(view, id)?.notImported ?? []) {
-      const place = `${cluster}/${namespace}/${name}`
-      reporters.set(place, (reporters.get(place) ?? new Set<string>()).add(id))
-    }
-    await nextTurn(undefined, { signal })
-  }
-  return reporters
-}
-
-/**
- * What a member does not report as not imported is imported, if it is offered to it. About exporters with which it does
- * not link yet a member has reported nothing: then what it may import counts.
- */
-function importersOf({ namespace, name, row }: Export, exporter: string, reporters: Reporters) {
-  const places = [exporter, ''].flatMap((by) => [`${by}/${namespace}/${name}`, `${by}/${namespace}/`, `${by}//`])
-  const against = places.flatMap((place) => reporters.get(place) ?? [])
-  const offered = row.readers === undefined ? undefined : new Set(row.readers)
-  return (id: string): boolean => offered?.has(id) !== false && !against.some((ids) => ids.has(id))
 }

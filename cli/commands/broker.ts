@@ -33,6 +33,7 @@ import {
 import { addBrokerCaCommands } from './broker-ca.ts'
 import { addBrokerClustersetCommands } from './broker-clusterset.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
+import { addBrokerPublishedCommands } from './broker-published.ts'
 
 /** The value of `--audit-log` that turns the audit log off. */
 const AUDIT_OFF = 'off'
@@ -354,6 +355,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)
   addBrokerStatusCommand(broker, context)
+  addBrokerPublishedCommands(broker, context)
   addBrokerVerifyCommand(broker, context)
   addBrokerMigrateCommand(broker, context)
   addBrokerCaCommands(broker, context)

@@ -144,6 +144,7 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'STREAMS', cell: limitCell('streams'), align: 'right', wide: true },
         { title: 'PODS', cell: podsCell },
         { title: 'GLOBAL', cell: (row) => row.globalCIDRs.join(',') || '-' },
+        { title: 'LABELS', cell: labelsCell, wide: true },
         { title: 'LAST SEEN', cell: (row) => new Date(row.lastSeenMs).toISOString(), wide: true },
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
@@ -460,7 +461,7 @@ function addWaiting(cluster: Command, context: CommandContext): void {
     })
 }
 
-function labelsCell({ labels }: WaitingSummary): string {
+function labelsCell({ labels = {} }: Pick<MemberSummary, 'labels'>): string {
   return (
     Object.entries(labels)
       .map((pair) => pair.join('='))

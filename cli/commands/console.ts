@@ -1,4 +1,7 @@
-/** `sealane console`: a page about this cluster or site, for browsers on this machine unless a token lets others in. */
+/**
+ * `sealane console`: a page about this cluster or site, or about all members as their broker knows them, for browsers on
+ * this machine unless a token lets others in.
+ */
 import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
@@ -10,12 +13,15 @@ import {
   LOCAL_SITE,
   type TargetOptions,
   addTargetOptions,
+  clustersetOption,
   durationOption,
   envOf,
   lookTimeoutOption,
   parsed,
+  quoted,
   seenOtherwise,
   shellWord,
+  stateOption,
   subcommand,
   targetFlags,
   targetToSee,
@@ -27,9 +33,9 @@ import type { ConsoleSource, ConsoleSources, ContextSource } from '../../compose
 import type { FactsInit } from '../status/console/console-source.ts'
 
 const TEXT =
-  'Serves a page about this cluster or site, or about several clusters, and opens it in the browser: problems, ' +
-  'clusters, links, services with shares, refused packets. It shows what you may read and changes nothing. Ends with ' +
-  'Ctrl-C.'
+  'Serves a page about this cluster or site, about several clusters, or with --broker about all members, and opens it ' +
+  'in the browser: problems, clusters, links, services with shares, refused packets. It shows what you may read and ' +
+  'changes nothing. Ends with Ctrl-C.'
 const STANDARD_LISTEN = '127.0.0.1:9480'
 const MAX_TOKEN = 1024
 const MIN_TOKEN = 16
@@ -38,6 +44,8 @@ const MAX_PEM = 1 << 20
 interface ConsoleOptions extends Omit<TargetOptions, 'context'> {
   readonly context?: readonly string[]
   readonly bundle?: string
+  readonly broker?: string | true
+  readonly clusterset?: string
   readonly listen: HostPort
   readonly tokenFile?: string
   readonly tlsCert?: string
@@ -58,6 +66,13 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
       ]),
     )
     .addOption(
+      new Option(
+        '--broker [directory]',
+        "show what the broker knows of all members: the broker in the cluster of --context, or else this machine's, with its state directory",
+      ).conflicts(['bundle', 'site', 'ask']),
+    )
+    .addOption(clustersetOption())
+    .addOption(
       new Option('--listen <host:port>', 'address of the page; port 0: any; other than loopback needs --token-file')
         .argParser(parsed((text) => parseHostPort(text, '--listen', true)))
         .default(parseHostPort(STANDARD_LISTEN), STANDARD_LISTEN),
@@ -74,6 +89,7 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
       const isStandard = command.getOptionValueSource('listen') !== 'cli'
       const access = await readAccess(options)
       const [name, ...more] = new Set(options.context)
+      checkBroker(options, more.length)
       const contexts =
         name === undefined || more.length === 0 ? undefined : await sourcesOf([name, ...more], options, context)
       const page = readPageFiles()
@@ -95,9 +111,45 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
       const { kubeconfig, bundle, site } = options
       const named =
         name === undefined ? undefined : { ...(kubeconfig === undefined ? {} : { kubeconfig }), context: name }
+      if (options.broker !== undefined) {
+        const state = typeof options.broker === 'string' ? options.broker : LOCAL_STATE
+        const isHere = typeof options.broker === 'string'
+        const at = named ?? (isHere ? undefined : targetToSee(command, context, state))
+        await work({ source: await brokerView(at, state, options, context) })
+        return
+      }
       const kube = named ?? (bundle === undefined ? targetToSee(command, context, site) : undefined)
       await withSource(kube, options, context, (source) => work({ source }))
     })
+}
+
+/** The standard state directory of a broker. */
+const LOCAL_STATE = stateOption().defaultValue as string
+
+/** Throws UserError. */
+function checkBroker({ broker, context, kubeconfig, clusterset }: ConsoleOptions, moreContexts: number): void {
+  const wrong = (text: string): UserError => new UserError(text, { exitCode: 2 })
+  if (broker === undefined) {
+    if (clusterset !== undefined) throw wrong('--clusterset: expected --broker as well')
+    return
+  }
+  if (moreContexts > 0) throw wrong('--broker: expected at most one --context, that of the broker')
+  if (typeof broker === 'string' && (context ?? kubeconfig) !== undefined) {
+    throw wrong(`--broker ${quoted(broker)}: expected no directory for a broker in a cluster`)
+  }
+}
+
+async function brokerView(
+  kube: KubeTarget | undefined,
+  state: string,
+  { clusterset, interval: everyMs, timeout: timeoutMs }: ConsoleOptions,
+  context: CommandContext,
+): Promise<ConsoleSource> {
+  const { brokerSource } = await import('../status/console/broker-source.ts')
+  const init = { kube, state, clusterset, everyMs, timeoutMs, clock: new SystemClock() }
+  if (kube === undefined) return brokerSource(init, context)
+  const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
+  return brokerSource({ ...init, current: contextNames({ ...kube, env: envOf(context) }).current }, context)
 }
 
 interface PageAccess {

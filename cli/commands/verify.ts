@@ -8,6 +8,7 @@ import { ExitWith, UserError, exitOnceWritten, messageOf } from '../../runtime/r
 import {
   type CommandContext,
   type KubeTarget,
+  type OpenSite,
   type OutputFormat,
   type TargetOptions,
   addTargetOptions,
@@ -17,6 +18,7 @@ import {
   parsed,
   printOne,
   quoted,
+  shellWord,
   subcommand,
   targetToChange,
   throwingUsageErrors,
@@ -27,6 +29,7 @@ import {
   EXIT_UNKNOWN,
   PROBE_COMMAND,
   type Drain,
+  type GatewayAdmin,
   type ProbeAdmin,
   type SessionInit,
   type SessionNames,
@@ -41,6 +44,7 @@ interface EndOptions extends TargetOptions {
   readonly image?: string
   readonly timeout: number
   readonly output: OutputFormat
+  readonly failover?: boolean
 }
 
 interface VerifyCommandOptions extends EndOptions {
@@ -65,14 +69,18 @@ export function addVerifyCommand(program: Command, context: CommandContext): voi
       ),
     )
     .addOption(secondsOption(2))
-    .option('--failover', 'also drain one gateway of the called cluster, count lost calls, and undrain it', false)
+    .option(
+      '--failover',
+      'also drain one gateway of the called cluster, or of this site, count lost calls, and undrain it',
+      false,
+    )
     .addOption(
       new Option(
         '--service <namespace/name>',
         'of a site: check an imported service of yours instead of a probe; nothing is made anywhere',
       )
         .argParser(parsed(parseService))
-        .conflicts(['context', 'kubeconfig', 'toContext', 'toKubeconfig', 'failover']),
+        .conflicts(['context', 'kubeconfig', 'toContext', 'toKubeconfig']),
     )
     .option('--junit <file>', 'also write the result as JUnit XML')
     .addOption(outputOption())
@@ -184,7 +192,7 @@ async function withEnds<T>(
 ): Promise<T> {
   const { withAdmin } = await import('../context/with-admin.ts')
   const from = targetToChange(command, context)
-  const { toContext, toKubeconfig = from?.kubeconfig, site } = options
+  const { toContext, toKubeconfig = from?.kubeconfig } = options
   if (toContext === undefined && options.toKubeconfig === undefined) {
     const hint = from === undefined ? '; or --service NAMESPACE/NAME for an imported service of yours' : ''
     throw new UserError(`${command.name()}: expected --to-context, the cluster to call${hint}`, { exitCode: 2 })
@@ -195,7 +203,7 @@ async function withEnds<T>(
   }
   const { clock } = init
   if (from === undefined) {
-    return withSiteCaller(site, names, init, context, (caller) =>
+    return withSiteCaller(options, names, init, context, (caller) =>
       withAdmin(to, clock, context, ({ admin }) => work({ kind: 'site', caller, admin })),
     )
   }
@@ -205,9 +213,9 @@ async function withEnds<T>(
 }
 
 async function withSiteCaller<T>(
-  file: string,
+  { site: file, failover = false }: Pick<EndOptions, 'site' | 'failover'>,
   { run, namespace }: SessionNames,
-  { clock, timeoutMs }: SessionInit,
+  { clock, timeoutMs, say, drain }: SessionInit,
   context: CommandContext,
   work: (
     caller: ProbeCaller,
@@ -217,7 +225,8 @@ async function withSiteCaller<T>(
   const { withSite } = await import('../context/open-site.ts')
   const { siteCaller } = await import('../status/verify/site-caller.ts')
   const { signal } = context
-  return withSite(file, { ...context, anyNode: true }, async ({ api, config }) => {
+  return withSite(file, { ...context, anyNode: true }, async (site) => {
+    const { api, config } = site
     const [memberships, clusters, imports] = [api.cache('Membership'), api.cache('Cluster'), api.cache('ServiceImport')]
     await Promise.all([memberships, clusters, imports].map((cache) => cache.whenSynced(signal)))
     const id = memberships.list()[0]?.spec.clusterId
@@ -227,7 +236,11 @@ async function withSiteCaller<T>(
       })
     }
     const cluster = clusters.list().find(({ spec }) => spec.id === id)
-    const caller = siteCaller({ id, cluster, dnsListen: config.dns.listen, namespace, run, clock, timeoutMs })
+    const gateways = failover && drain !== undefined ? await gatewaysOf(site, id, { drain, say, signal }) : undefined
+    const caller = siteCaller({
+      ...{ id, cluster, dnsListen: config.dns.listen, namespace, run, clock, timeoutMs },
+      ...(gateways === undefined ? {} : { gateways }),
+    })
     return work(caller, (of) => {
       const found = imports.get(of.name, of.namespace)
       if (found === undefined) throw new UserError(`--service ${of.namespace}/${of.name}: this site does not import it`)
@@ -236,6 +249,24 @@ async function withSiteCaller<T>(
       return Promise.resolve({ ...of, ips, ports, exporters })
     })
   })
+}
+
+/** The gateways of this site for the check `failover`. */
+async function gatewaysOf(
+  site: OpenSite,
+  id: string,
+  { drain, say, signal }: { readonly drain: Drain } & Pick<SessionInit, 'say' | 'signal'>,
+): Promise<NonNullable<ProbeCaller['gateways']>> {
+  const { activeGateways } = await import('../status/verify/check-failover.ts')
+  const { siteGateways } = await import('../status/verify/site-gateways.ts')
+  const { siteAdmin } = await import('../site/site-admin.ts')
+  const admin = siteAdmin(site)
+  const side = siteGateways({
+    ...{ id, admin, say, flags: ` --site ${shellWord(site.config.file)}` },
+    drain: (at, node, init) => drain.drain(at, node, init),
+    undrain: (at, node, by) => drain.undrain(at, node, by),
+  })
+  return { count: (await activeGateways(admin, signal)).length, side }
 }
 
 async function sessionOf(
@@ -248,9 +279,9 @@ async function sessionOf(
   const clock = new SystemClock()
   const say = (text: string): void => output.remark(text)
   const drain = {
-    drain: (admin: ProbeAdmin, node: string, by: Parameters<Drain['drain']>[2]) =>
+    drain: (admin: GatewayAdmin, node: string, by: Parameters<Drain['drain']>[2]) =>
       drainGateway(admin, node, { clock, say, ...by, timeoutMs: 20_000, force: false }),
-    undrain: (admin: ProbeAdmin, node: string, by: AbortSignal) => undrainGateway(admin, node, { say, signal: by }),
+    undrain: (admin: GatewayAdmin, node: string, by: AbortSignal) => undrainGateway(admin, node, { say, signal: by }),
   }
   const init = {
     ...{ clock, signal, say, timeoutMs, drain },
@@ -280,7 +311,7 @@ async function verify(options: VerifyCommandOptions, context: CommandContext, co
             ? verifyFromSite(ends.caller, ends.admin, asked, names, init)
             : verifyClusters(ends.admins, asked, names, init),
         )
-      : await withSiteCaller(options.site, names, init, context, async (caller, find) =>
+      : await withSiteCaller(options, names, init, context, async (caller, find) =>
           verifyService(caller, await find(service), init),
         )
   const members = [...new Set(rows.flatMap(({ way }) => way.split(' → ')))].sort()

@@ -68,5 +68,5 @@ export {
 export { EXIT_CODES, EXIT_UNKNOWN, EXPOSED, statusDocument, statusScreen } from './status-screen.ts'
 export type { ProbeAdmin } from './verify/kube-member.ts'
 export { PROBE_COMMAND } from './verify/probe-wire.ts'
-export type { Drain, ProbeCaller } from './verify/run-verify.ts'
+export type { Drain, GatewayAdmin, ProbeCaller } from './verify/run-verify.ts'
 export type { SessionInit, SessionNames, UserService } from './verify/verify-session.ts'

@@ -1,6 +1,7 @@
 /** The console for the command line, which starts components by this folder alone. */
 export {
   type Answer,
+  type BrokerFacts,
   type ConsoleFacts,
   type ConsoleSource,
   type ConsoleSources,
@@ -8,6 +9,7 @@ export {
   type FlowsFacts,
   MOST_CONTEXTS,
   type PathEnds,
+  type PublishedFacts,
   type SharesFacts,
   readPageFiles,
   runConsole,

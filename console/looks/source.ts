@@ -1,13 +1,13 @@
 /** Where the facts of the console come from, and what a look at them gives. */
 import type { PathFrom, PathSide, PathTo } from '../../explain/path/path.ts'
-import type { AskedPath, ConsoleFacts, ConsoleState, PathAnswer } from '../state/state.ts'
+import type { AskedPath, ConsoleState, LookFacts, PathAnswer } from '../state/state.ts'
 
 export interface ConsoleSource {
   /**
    * `isSeen`: a page is open, so that what costs the cluster something is worth it. Rejects if there is no answer: the
    * page then shows the last facts, and since when they are old.
    */
-  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
+  readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<LookFacts>
   /** The time between two looks. Undefined: the facts never change, as those of a file. */
   readonly everyMs: number | undefined
   /** Gathers what `sealane explain` explains a call by. Undefined: the page explains none. */

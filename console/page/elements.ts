@@ -23,6 +23,14 @@ export const TITLES = {
   events: 'Events',
 } as const
 export type SectionId = keyof typeof TITLES
+/** What a broker knows; the rest only members know. */
+const AT_BROKER: readonly SectionId[] = ['problems', 'clusters', 'gateways', 'services', 'events']
+
+/** The sections that the page has. */
+export function sectionsOf({ sections: { about } }: PageModel): readonly SectionId[] {
+  const all = Object.keys(TITLES) as SectionId[]
+  return about.value?.broker === undefined ? all : all.filter((id) => AT_BROKER.includes(id))
+}
 /** The sections of the state that have rows. */
 export type RowsName = Exclude<keyof PageModel['sections'], 'about' | 'times'>
 
@@ -60,6 +68,8 @@ const SIGNS: Readonly<Record<string, readonly [sign: string, colour: string]>> =
   usable: ['●', 'good'],
   reporting: ['●', 'good'],
   heard: ['●', 'good'],
+  'in contact': ['●', 'good'],
+  published: ['■', 'good'],
   exported: ['●', 'good'],
   active: ['●', 'good'],
   ends: ['●', 'good'],
@@ -72,6 +82,7 @@ const SIGNS: Readonly<Record<string, readonly [sign: string, colour: string]>> =
   own: ['■', 'good'],
   notice: ['ℹ', 'soft'],
   more: ['ℹ', 'soft'],
+  drained: ['▲', 'warn'],
   degraded: ['▲', 'warn'],
   connecting: ['▲', 'warn'],
   starting: ['▲', 'warn'],

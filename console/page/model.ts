@@ -173,10 +173,16 @@ function remember({ sections: { links, calls, about }, history, callsAt }: PageM
 }
 
 /** What a screen reader says about the whole. */
-export function summaryOf({ health, counts }: About): string {
-  const { problems, clustersReached, clusters, linksUp, links } = counts
+export function summaryOf(about: About): string {
+  const { health, counts } = about
+  const { problems, linksUp, links } = counts
   const count = `${problems} problem${problems === 1 ? '' : 's'}`
-  return `${health}, ${count}, ${clustersReached} of ${clusters} clusters reached, ${linksUp} of ${links} links up`
+  return `${health}, ${count}, ${reachedText(about)}, ${linksUp} of ${links} links up`
+}
+
+/** A broker does not know who reaches whom. */
+export function reachedText({ broker, counts: { clustersReached, clusters } }: About): string {
+  return `${clustersReached} of ${clusters} ${broker === undefined ? 'clusters reached' : 'members in contact'}`
 }
 
 /** Whether a row says the text, in whatever field. `filter` is in lower case. */

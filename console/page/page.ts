@@ -5,6 +5,7 @@
 import { type VNode, h } from 'preact'
 import type {
   About,
+  AboutBroker,
   ClusterCard,
   ContextRow,
   DeniedRow,
@@ -24,21 +25,37 @@ import {
   type Props,
   RowTable,
   Since,
+  type SectionId,
   TITLES,
   clockText,
   listText,
   msText,
   percentText,
+  sectionsOf,
   trafficText,
 } from './elements.ts'
 import { Charts } from './charts.ts'
 import { Flows, callsNote, rateText } from './flows.ts'
 import { ClusterMap } from './map.ts'
-import { togglePause } from './model.ts'
+import { reachedText, togglePause } from './model.ts'
 import { PathSection } from './path.ts'
 
 export { agoText } from './elements.ts'
 export { type PageModel, createModel, matches, summaryOf, takeSections, togglePause } from './model.ts'
+
+const VIEWS: { readonly [id in SectionId]: (props: Props) => VNode } = {
+  problems: Problems,
+  clusters: Clusters,
+  map: ClusterMap,
+  gateways: Gateways,
+  links: Links,
+  services: Services,
+  path: PathSection,
+  flows: Flows,
+  denied: Denied,
+  charts: Charts,
+  events: Events,
+}
 
 export function Page({ model }: Props): VNode {
   return h(
@@ -49,17 +66,7 @@ export function Page({ model }: Props): VNode {
     h(
       'main',
       { id: 'main', tabIndex: -1 },
-      h(Problems, { model }),
-      h(Clusters, { model }),
-      h(ClusterMap, { model }),
-      h(Gateways, { model }),
-      h(Links, { model }),
-      h(Services, { model }),
-      h(PathSection, { model }),
-      h(Flows, { model }),
-      h(Denied, { model }),
-      h(Charts, { model }),
-      h(Events, { model }),
+      sectionsOf(model).map((id) => h(VIEWS[id], { model, key: id })),
     ),
   )
 }
@@ -78,7 +85,7 @@ function Head({ model }: Props): VNode {
       h(
         'ul',
         {},
-        Object.entries(TITLES).map(([id, title]) => h('li', {}, h('a', { href: `#${id}` }, title))),
+        sectionsOf(model).map((id) => h('li', {}, h('a', { href: `#${id}` }, TITLES[id]))),
       ),
     ),
     h(
@@ -112,12 +119,13 @@ function Head({ model }: Props): VNode {
 }
 
 function titleOf(about: About | undefined): string {
+  if (about?.broker !== undefined) return ': broker'
   if (about?.contexts !== undefined) return `: ${about.contexts.length} contexts`
   return about?.cluster === undefined ? '' : `: ${about.cluster}`
 }
 
 function Summary({ model, about }: Props & { readonly about: About }): VNode {
-  const { target, clusterset, health, live, counts, command, failing, contexts } = about
+  const { target, clusterset, health, live, counts, command, failing, contexts, broker } = about
   return h(
     'div',
     {},
@@ -126,7 +134,7 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
       { class: 'facts' },
       h('li', {}, h(Badge, { state: health })),
       h('li', {}, `${counts.problems} problem${counts.problems === 1 ? '' : 's'}`),
-      h('li', {}, `${counts.clustersReached} of ${counts.clusters} clusters reached`),
+      h('li', {}, reachedText(about)),
       h('li', {}, `${counts.linksUp} of ${counts.links} links up`),
       h('li', {}, `${counts.services} service${counts.services === 1 ? '' : 's'}`),
     ),
@@ -139,6 +147,7 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
           { class: 'list', 'aria-label': 'Contexts' },
           contexts.map((row) => h(Context, { model, row, key: row.context })),
         ),
+    broker === undefined ? null : h(OfBroker, { model, broker }),
     failing === undefined
       ? null
       : h(
@@ -149,6 +158,26 @@ function Summary({ model, about }: Props & { readonly about: About }): VNode {
           h(Since, { model, at: failing.since }),
           `: ${failing.why}`,
         ),
+  )
+}
+
+/** What counts for all members, and what this page cannot say. */
+function OfBroker({ model, broker }: Props & { readonly broker: AboutBroker }): VNode {
+  const { accessDefault, topology, topologyChanges, drained, waiting, commands } = broker
+  const changes = topologyChanges === 0 ? 'never set' : `change ${topologyChanges}`
+  return h(
+    'div',
+    {},
+    h(
+      'ul',
+      { class: 'facts', 'aria-label': 'For all members' },
+      h('li', {}, `services without a policy: ${accessDefault}`),
+      h('li', {}, `topology ${topology} (${changes})`),
+      h('li', {}, `${drained} drained`),
+      h('li', {}, `${waiting} waiting for approval`),
+    ),
+    commands.map((command) => h(Command, { model, command, key: command })),
+    h('p', { class: 'soft' }, 'Links, paths and calls: only members know them. Run sealane console there.'),
   )
 }
 
@@ -243,20 +272,35 @@ function NotLinked({ not }: { readonly not: NonNullable<About['notLinked']> }): 
 }
 
 function ClusterView({ model, row }: Props & { readonly row: ClusterCard }): VNode {
-  const { cluster, state, since, contact, linksUp, links, podCIDRs, globalCIDRs, labels } = row
+  const { cluster, state, since, contact, linksUp, links, podCIDRs, globalCIDRs, labels, lastSeen, drained } = row
   const ranges = [...podCIDRs, ...globalCIDRs.map((one) => `${one} (global)`)]
   return h(
     'li',
     { class: 'card' },
     h('h3', {}, cluster),
     h(OfContextText, { row }),
-    h('p', {}, h(Badge, { state })),
+    h('p', {}, h(Badge, { state }), drained === true ? [' ', h(Badge, { state: 'drained' })] : null),
     since === undefined ? null : h('p', { class: 'soft' }, 'since ', h(Since, { model, at: since })),
+    lastSeen === undefined ? null : h(Reported, { model, row, lastSeen }),
     h('p', {}, `links ${linksUp} of ${links} up${qualityText(row)}`),
     row.traffic === undefined ? null : h('p', {}, `data ${trafficText(row.traffic)}`),
-    h('p', {}, 'broker: ', h(Badge, { state: contact })),
+    lastSeen === undefined ? h('p', {}, 'broker: ', h(Badge, { state: contact })) : null,
     ranges.length === 0 ? null : h('p', { class: 'soft' }, `pods ${ranges.join(', ')}`),
     labels.length === 0 ? null : h('p', { class: 'soft' }, labels.join(', ')),
+  )
+}
+
+/** A member as the broker knows it. */
+function Reported({ model, row, lastSeen }: Props & { readonly row: ClusterCard; readonly lastSeen: string }): VNode {
+  const { versions, exports } = row
+  const failed = exports === undefined || exports.failed === 0 ? '' : ` (${exports.failed} failed)`
+  return h(
+    'div',
+    {},
+    h('p', { class: 'soft' }, 'last heard ', h(Since, { model, at: lastSeen })),
+    versions === undefined || exports === undefined
+      ? h('p', {}, 'it has reported nothing')
+      : h('p', {}, `version ${listText(versions, 0)}, ${exports.count} exports${failed}`),
   )
 }
 
@@ -270,6 +314,7 @@ function qualityText({ rttMs, loss, mtu }: Pick<ClusterCard, 'rttMs' | 'loss' | 
 }
 
 function Gateways({ model }: Props): VNode {
+  if (model.sections.about.value?.broker !== undefined) return h(PublishedGateways, { model })
   const columns: readonly Column<GatewayRow>[] = [
     { title: 'Gateway', cell: (row) => row.node },
     { title: 'State', cell: ({ state }) => h(Badge, { state }) },
@@ -281,6 +326,19 @@ function Gateways({ model }: Props): VNode {
   const draw = (rows: readonly GatewayRow[]): VNode =>
     h(RowTable<GatewayRow>, { model, caption: 'Gateways of this cluster', columns, rows, keyOf: ({ node }) => node })
   return h(List<GatewayRow>, { model, name: 'gateways', none: 'No node is a gateway.', draw })
+}
+
+function PublishedGateways({ model }: Props): VNode {
+  const columns: readonly Column<GatewayRow>[] = [
+    { title: 'Gateway', cell: ({ cluster = '', node }) => `${cluster} ${node}` },
+    { title: 'State', cell: ({ state }) => h(Badge, { state }) },
+    { title: 'Lane', cell: (row) => row.lane ?? '-', class: 'number' },
+    { title: 'Addresses', cell: ({ addresses = [] }) => listText(addresses, 0), class: 'wide' },
+  ]
+  const keyOf = ({ cluster = '', node, lane = 0 }: GatewayRow): string => `${cluster} ${node} ${lane}`
+  const draw = (rows: readonly GatewayRow[]): VNode =>
+    h(RowTable<GatewayRow>, { model, caption: 'Gateways that members publish', columns, rows, keyOf })
+  return h(List<GatewayRow>, { model, name: 'gateways', none: 'No member publishes a gateway.', draw })
 }
 
 function Links({ model }: Props): VNode {
@@ -305,6 +363,7 @@ function Links({ model }: Props): VNode {
 }
 
 function Services({ model }: Props): VNode {
+  if (model.sections.about.value?.broker !== undefined) return h(PublishedServices, { model })
   const columns: readonly Column<ServiceRow>[] = [
     { title: 'Service', cell: (row) => `${row.namespace}/${row.name}` },
     { title: 'State', cell: ({ state }) => h(Badge, { state, word: state === 'own' ? 'exported only' : state }) },
@@ -332,6 +391,22 @@ function Services({ model }: Props): VNode {
   const note = callsNote(model)
   const after = note === undefined ? null : h('p', { class: 'soft' }, note)
   return h(List<ServiceRow>, { model, name: 'services', none: 'No service is exported or imported.', draw, after })
+}
+
+function PublishedServices({ model }: Props): VNode {
+  const columns: readonly Column<ServiceRow>[] = [
+    { title: 'Service', cell: (row) => `${row.namespace}/${row.name}` },
+    { title: 'State', cell: ({ state }) => h(Badge, { state }) },
+    { title: 'Exporters', cell: (row) => listText(row.exporters, row.moreExporters) },
+    { title: 'Drained at', cell: ({ drainedAt = [] }) => listText(drainedAt, 0) },
+    { title: 'Importers', cell: (row) => listText(row.importers, row.moreImporters) },
+    { title: 'Type', cell: (row) => row.type ?? '-' },
+    { title: 'IP', cell: (row) => listText(row.ips, 0) },
+  ]
+  const keyOf = (row: ServiceRow): string => `${row.namespace}/${row.name}`
+  const draw = (rows: readonly ServiceRow[]): VNode =>
+    h(RowTable<ServiceRow>, { model, caption: 'Services that members export', columns, rows, keyOf })
+  return h(List<ServiceRow>, { model, name: 'services', none: 'No member exports a service.', draw })
 }
 
 function Shares({ row: { shares, moreShares } }: { readonly row: ServiceRow }): VNode | string {

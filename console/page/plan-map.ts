@@ -117,7 +117,7 @@ export function planMap(
   return { nodes, lines, rows, text }
 }
 
-const CARD_RANK = { 'cut off': 0, unknown: 1, reached: 2, here: 3 } as const
+const CARD_RANK = { 'cut off': 0, silent: 0, unknown: 1, reached: 2, 'in contact': 2, here: 3 } as const
 
 /** A cluster that several contexts see is one node, which says the worst. */
 function worstOfEach(cards: readonly ClusterCard[]): readonly ClusterCard[] {

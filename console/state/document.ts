@@ -27,7 +27,7 @@ export interface OfContext {
 export interface Section<T> {
   /** The command that shows the same. */
   readonly command: string
-  /** The same of further contexts, on a page about several. */
+  /** The same of further contexts, on a page about several; further commands, at a broker. */
   readonly commands?: readonly string[]
   readonly rows: readonly T[]
   /** The number of rows that are left out, because a section has a limit. */
@@ -80,10 +80,25 @@ export interface About {
   }
   /** Clusters that the topology does not link with this one. Absent: none. */
   readonly notLinked?: { readonly reason: string; readonly clusters: readonly string[]; readonly more: number }
+  /** Set on a page about a broker: what counts for all members. */
+  readonly broker?: AboutBroker
   /** Set while the facts cannot be renewed: since when (RFC 3339), and why. */
   readonly failing?: { readonly since: string; readonly why: string }
   /** On a page about several contexts: each of them, in the order of the command. */
   readonly contexts?: readonly ContextRow[]
+}
+
+export interface AboutBroker {
+  /** For services without a policy. */
+  readonly accessDefault: 'allow' | 'deny'
+  /** Which members link: its mode, and how often it was changed. */
+  readonly topology: string
+  readonly topologyChanges: number
+  /** The numbers of drained members, and of joins and ranges that wait for approval. */
+  readonly drained: number
+  readonly waiting: number
+  /** They show these. */
+  readonly commands: readonly string[]
 }
 
 /** One of several contexts. What it said last stays while it cannot be reached. */
@@ -123,8 +138,8 @@ export interface ProblemRow extends OfContext {
 
 export interface ClusterCard extends OfContext {
   readonly cluster: string
-  /** `here`: the cluster whose facts these are. */
-  readonly state: 'here' | 'reached' | 'cut off' | 'unknown'
+  /** `here`: the cluster whose facts these are. `in contact`, `silent`: with the broker, on a page about one. */
+  readonly state: 'here' | 'reached' | 'cut off' | 'unknown' | 'in contact' | 'silent'
   /** Since when it is connected, or is not. */
   readonly since?: string
   readonly contact: 'heard' | 'silent' | 'unknown'
@@ -137,6 +152,12 @@ export interface ClusterCard extends OfContext {
   readonly mtu?: number
   /** Of all links to it. */
   readonly traffic?: Traffic
+  /** At a broker, as the member reports them. Absent: it has not reported. */
+  readonly versions?: readonly string[]
+  readonly exports?: { readonly count: number; readonly failed: number }
+  /** When the broker heard it last, RFC 3339. */
+  readonly lastSeen?: string
+  readonly drained?: true
   readonly podCIDRs: readonly string[]
   readonly globalCIDRs: readonly string[]
   /** `region=eu`. */
@@ -150,8 +171,13 @@ export interface Traffic {
 }
 
 export interface GatewayRow extends OfContext {
+  /** At a broker: whose it is. */
+  readonly cluster?: string
   readonly node: string
-  readonly state: 'reporting' | 'silent' | 'starting'
+  /** `published`: a broker knows it, and no state of it. */
+  readonly state: 'reporting' | 'silent' | 'starting' | 'published'
+  /** At a broker: where other gateways may reach it. */
+  readonly addresses?: readonly string[]
   readonly since?: string
   readonly lane?: number
   readonly version?: string
@@ -184,15 +210,20 @@ export interface LinkRow extends OfContext {
 export interface ServiceRow extends OfContext {
   readonly namespace: string
   readonly name: string
-  /** `own`: this cluster exports it and does not import it. */
-  readonly state: 'usable' | 'without backends' | 'cut off' | 'unknown' | 'own'
+  /**
+   * `own`: this cluster exports it and does not import it. At a broker `exported`, or `silent` if no exporter that it
+   * lists is in contact.
+   */
+  readonly state: 'usable' | 'without backends' | 'cut off' | 'unknown' | 'own' | 'exported' | 'silent'
   readonly type?: string
   readonly ips: readonly string[]
   readonly exporters: readonly string[]
   readonly moreExporters: number
   /** How the export of this cluster fares. Absent: it exports none. */
   readonly exported?: 'exported' | 'pending' | 'failed'
-  /** Members that import what this cluster exports. */
+  /** At a broker: exporters where it is drained. */
+  readonly drainedAt?: readonly string[]
+  /** Members that import what this cluster exports; at a broker, by their reports. */
   readonly importers: readonly string[]
   readonly moreImporters: number
   readonly ready?: number
@@ -267,7 +298,7 @@ export interface DeniedRow extends OfContext {
 export interface EventRow extends OfContext {
   /** When the facts were taken that show it first. */
   readonly at: string
-  readonly kind: 'problem' | 'gateway' | 'link' | 'import'
+  readonly kind: 'problem' | 'member' | 'gateway' | 'link' | 'import' | 'service'
   /** `begins`, `ends`, `appears`, `disappears`, `gone`, `more`, or the new state: `active`, `standby`, `up`, `down`. */
   readonly change: string
   readonly subject: string

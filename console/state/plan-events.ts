@@ -1,5 +1,5 @@
 /**
- * What has changed from one look to the next: gateways, links, imports, problems. What was not read has not changed.
+ * What has changed from one look to the next: gateways, links, imports, problems; at a broker members and services. What was not read has not changed.
  * Pure.
  */
 import type { EventRow, Section } from './document.ts'
@@ -15,17 +15,41 @@ export interface SeenStates {
   readonly gateways?: ReadonlyMap<string, string>
   readonly links?: ReadonlyMap<string, string>
   readonly imports?: ReadonlyMap<string, string>
+  /** At a broker: its members, and the services that they export. */
+  readonly members?: ReadonlyMap<string, string>
+  readonly services?: ReadonlyMap<string, string>
   /** With the source that it was seen at. */
   readonly problems?: ReadonlyMap<string, string>
 }
 
-const KINDS = ['problems', 'gateways', 'links', 'imports'] as const
+const KINDS = ['problems', 'members', 'gateways', 'links', 'imports', 'services'] as const
 type Kind = (typeof KINDS)[number]
 
-const TITLES = { problems: 'problem', gateways: 'gateway', links: 'link', imports: 'import' } as const
+const TITLES = {
+  problems: 'problem',
+  members: 'member',
+  gateways: 'gateway',
+  links: 'link',
+  imports: 'import',
+  services: 'service',
+} as const
 /** What is said of a subject that comes or goes. The others have states of their own. */
-const COMES = { problems: 'begins', gateways: undefined, links: undefined, imports: 'appears' } as const
-const GOES = { problems: 'ends', gateways: 'gone', links: 'gone', imports: 'disappears' } as const
+const COMES = {
+  problems: 'begins',
+  members: undefined,
+  gateways: undefined,
+  links: undefined,
+  imports: 'appears',
+  services: 'appears',
+} as const
+const GOES = {
+  problems: 'ends',
+  members: 'gone',
+  gateways: 'gone',
+  links: 'gone',
+  imports: 'disappears',
+  services: 'disappears',
+} as const
 
 /** What was seen last of each kind. */
 export function seenOf(now: SeenStates, before: SeenStates | undefined): SeenStates {

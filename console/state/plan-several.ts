@@ -4,7 +4,7 @@
  */
 import type { About, ConsoleState, ContextRow, OfContext, Section, Times } from './document.ts'
 import { MAX_MESSAGE, clipped, compare, section } from './plan-rows.ts'
-import { MOST } from './plan-state.ts'
+import { MOST, SERVICE_RANK } from './plan-state.ts'
 
 /** Each is looked at on its own. */
 export const MOST_CONTEXTS = 16
@@ -45,7 +45,7 @@ export function planSeveral(contexts: readonly ContextState[]): ConsoleState {
     clusters: joined(
       'clusters',
       clusters,
-      byRank(({ state }) => ({ 'cut off': 0, unknown: 1, here: 2, reached: 3 })[state]),
+      byRank(({ state }) => ({ 'cut off': 0, silent: 0, unknown: 1, here: 2, reached: 3, 'in contact': 3 })[state]),
     ),
     gateways: joined('gateways', gateways, AS_THEY_ARE),
     links: joined(
@@ -56,7 +56,7 @@ export function planSeveral(contexts: readonly ContextState[]): ConsoleState {
     services: joined(
       'services',
       services,
-      byRank(({ state }) => ({ 'cut off': 0, 'without backends': 1, unknown: 2, usable: 3, own: 4 })[state]),
+      byRank(({ state }) => SERVICE_RANK[state]),
     ),
     refusals: joined('refusals', problems, (a, b) => b.count - a.count),
     calls: joined('calls', services, (a, b) => errors(b) - errors(a) || b.callsPerSecond - a.callsPerSecond),

@@ -93,7 +93,7 @@ export interface ConsoleFacts {
 
 /** The largest number of rows of each section. */
 export const MOST = { problems: 100, clusters: 1000, gateways: 500, links: 2000, services: 2000, denied: 200 } as const
-const MOST_LABELS = 8
+export const MOST_LABELS = 8
 
 /** What a look shows, and what the next one has to know of it. */
 export interface PlannedState {
@@ -124,7 +124,7 @@ interface ByteCount {
  * Never throws. From the look `before` follows when a link has changed. Its sections stay, with their age, where the
  * API server did not answer the question for newer ones.
  */
-export function planLook(input: ConsoleFacts, before?: PlannedState): PlannedState {
+export function planMember(input: ConsoleFacts, before?: PlannedState): PlannedState {
   const world = worldOf(readFacts(input.facts))
   const diagnosis = diagnoseWorld(world)
   const commands = commandsFor(input)
@@ -389,7 +389,7 @@ function clustersOf(
   return section(command, [...own, ...others.sort(byState)], MOST.clusters, (card) => card)
 }
 
-const CLUSTER_RANK = { 'cut off': 0, unknown: 1, reached: 2, here: 3 } as const
+const CLUSTER_RANK = { 'cut off': 0, silent: 0, unknown: 1, reached: 2, 'in contact': 2, here: 3 } as const
 
 /** Clusters that are not reached come first. */
 function byState(a: ClusterCard, b: ClusterCard): number {
@@ -521,7 +521,15 @@ interface PlannedServices {
   readonly all: number
 }
 
-const SERVICE_RANK = { 'cut off': 0, 'without backends': 1, unknown: 2, usable: 3, own: 4 } as const
+export const SERVICE_RANK = {
+  'cut off': 0,
+  silent: 0,
+  'without backends': 1,
+  unknown: 2,
+  usable: 3,
+  exported: 3,
+  own: 4,
+} as const
 
 /** Services that cannot be called come first. */
 function servicesOf(

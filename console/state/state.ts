@@ -1,6 +1,7 @@
 /** The public interface of this room: what the console shows, as a function of facts. */
 export {
   type About,
+  type AboutBroker,
   type CallsRow,
   type ClusterCard,
   type ConsoleState,
@@ -24,6 +25,8 @@ export {
 export type { CallsFact, FlowFact, FlowsFacts } from './plan-flows.ts'
 export type { Answer } from './plan-rows.ts'
 export { type ContextState, MOST_CONTEXTS, planSeveral } from './plan-several.ts'
+export type { BrokerFacts, MemberFact, PublishedFacts } from './plan-broker.ts'
+export { type LookFacts, planLook } from './plan-look.ts'
 export {
   type AskedPath,
   type ExplainedPath,
@@ -35,11 +38,4 @@ export {
   planPath,
   wrongPath,
 } from './plan-path.ts'
-export {
-  type ConsoleFacts,
-  type DeniedFact,
-  type SharesFacts,
-  type PlannedState,
-  planLook,
-  withFailure,
-} from './plan-state.ts'
+export { type ConsoleFacts, type DeniedFact, type SharesFacts, type PlannedState, withFailure } from './plan-state.ts'

@@ -330,6 +330,11 @@ export const PROBE_REASONS = {
     todo: 'Change them as the text says (`dnsConfig` of pods).',
     shows: DIAGNOSE,
   },
+  BrokerImpaired: {
+    means: 'The broker reports a fault of its store, its replicas or its authority.',
+    todo: 'Run `sealane broker status`.',
+    shows: ['output of the command'],
+  },
   BrokerSilent: {
     means: 'No address of the broker answers from here.',
     todo: 'Check that the broker runs, and that TCP to its port passes from here.',

@@ -3,7 +3,15 @@
  * milliseconds since 1970 in fields that end in `Ms`, and RFC 3339 texts in others.
  */
 import type { AccessDefault } from '../../model/access/access.ts'
-import type { MemberQuota, MemberReport, OpenConnections, QuotaField, QuotaUse, Topology } from '../../model/model.ts'
+import type {
+  MemberQuota,
+  MemberReport,
+  OpenConnections,
+  QuotaField,
+  QuotaUse,
+  ServiceImportType,
+  Topology,
+} from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterFacts } from '../protocol.ts'
 
@@ -36,6 +44,8 @@ export interface BrokerAdmin {
   planTopology(init: PlanTopology): Promise<TopologyPlan>
   /** Members learn it within a second. */
   setTopology(init: SetTopology): Promise<TopologySet>
+  /** What members publish: their gateways and services, with who exports and imports each. Changes nothing. */
+  published(): Promise<Published>
   /** The joins and ranges that wait for approval, by id. */
   waiting(): Promise<readonly WaitingSummary[]>
   accept(init: AnswerInit): Promise<Answer>
@@ -146,6 +156,8 @@ export interface MemberSummary {
   readonly globalCIDRs: readonly string[]
   /** Sentences that say why its addresses are not used as stated. */
   readonly notes: readonly string[]
+  /** Absent if it has none, and from an earlier release. */
+  readonly labels?: Readonly<Record<string, string>>
   /** Between its pods and other members, as it last reported. Absent if it reported none. */
   readonly openConnections?: OpenConnections
   /** The last report of the member. Absent if there is none, as for earlier releases. */
@@ -290,6 +302,42 @@ export interface TransitPlan {
   /** Pairs of which no hub is a member that links with both. The first 1,000. */
   readonly unreachable: readonly (readonly [string, string])[]
   readonly unreachableCount: number
+}
+
+// What members publish.
+
+export interface PublishedGateway {
+  readonly cluster: string
+  readonly node: string
+  readonly lane: number
+  /** `address:port` where other gateways may reach it, best first. Empty: it calls the others. */
+  readonly addresses: readonly string[]
+}
+
+export interface PublishedService {
+  readonly namespace: string
+  readonly name: string
+  /** As the first of its exporters states it. */
+  readonly type: ServiceImportType
+  /** Clusterset IPs. Empty for a headless service. */
+  readonly ips: readonly string[]
+  /** The first 20. */
+  readonly exporters: readonly string[]
+  readonly exportersCount: number
+  /** Those of `exporters` where an operator drains the service. */
+  readonly drainedAt: readonly string[]
+  /** Members that import it, by their reports, from one of the first 20 exporters. The first 20. */
+  readonly importers: readonly string[]
+  readonly importersCount: number
+}
+
+export interface Published {
+  /** By cluster, node and lane, the first 1,000. */
+  readonly gateways: readonly PublishedGateway[]
+  readonly gatewaysCount: number
+  /** By namespace and name, the first 2,000. */
+  readonly services: readonly PublishedService[]
+  readonly servicesCount: number
 }
 
 // Joins and ranges that wait for approval.

@@ -38,6 +38,10 @@ t.test('wrong usage', async (t) => {
     [['--bundle', 'a', '--context', 'b'], 2, /cannot be used with/],
     [['--context', 'a', '--context', 'nowhere', '--kubeconfig', config], 2, /--context nowhere: .* no such context/],
     [['--kubeconfig', config, ...many], 2, /--context: 17 contexts: expected at most 16/],
+    [['--clusterset', 'x'], 2, /--clusterset: expected --broker as well/],
+    [['--broker', folder, '--context', 'a'], 2, /--broker ".*": expected no directory for a broker in a cluster/],
+    [['--broker', '--context', 'a', '--context', 'b'], 2, /--broker: expected at most one --context/],
+    [['--broker', '--bundle', 'a'], 2, /cannot be used with/],
     [['--interval', '10ms'], 2, /expected 1s to 1h/],
   ]
   for (const [words, code, said] of rows) {

@@ -160,7 +160,8 @@ t.test('a node that its roles alone show to be virtual counts as a machine once 
   }
   const nodesOf = () => diagnoseMember(factSet(objects)).overview.nodes
   t.strictSame(nodesOf(), { machines: 3, leftOut: {} })
-  const agents = (objects.RouteAgent ?? []).filter(({ metadata }) => metadata.name !== 'w0')
+  const known = (objects.RouteAgent ?? []) as { metadata: { name: string } }[]
+  const agents = known.filter(({ metadata }) => metadata.name !== 'w0')
   Object.assign(objects, { RouteAgent: agents })
   t.strictSame(nodesOf(), { machines: 2, leftOut: { 'a virtual node (KubeEdge, by its roles alone)': 1 } })
 })

@@ -4,12 +4,15 @@
  */
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
+import { CALLS_DASHBOARD } from '../../install/monitoring/calls-dashboard.ts'
 import { Conntrack } from '../../kernel/conntrack/ctnetlink.ts'
 import type { TranslatedFlow } from '../../kernel/conntrack/connection-table.ts'
 import type { FlowPage, FlowRow } from '../../model/flow-counts.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { parsePrefix } from '../../model/values/ip.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { formatHostPort } from '../../runtime/flag-values.ts'
+import { serveStatus } from '../../runtime/http/http-status.ts'
 import {
   type Site,
   TALKER,
@@ -25,6 +28,9 @@ import { ownSlice } from '../routeagent/support/own-slice.ts'
 import { podObject } from '../routeagent/support/pod-object.ts'
 import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
+import { hasData, queriesOf } from '../support/prometheus/dashboard-queries.ts'
+import { Prometheus, prometheusMissing } from '../support/prometheus/prometheus.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 
 const WEB = '10.42.1.5'
@@ -116,6 +122,7 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
     t.match(await site.metrics.text(), said)
 
   await timeOuts(t, site, web)
+  await dashboard(t, site, web)
 
   await here('nft', 'delete table ip sealane_flows')
   await eventually(async () => (page(site), (await here('nft', 'list', 'tables')).includes('ip sealane_flows')), {
@@ -131,6 +138,44 @@ async function story(t: Test, web: Netns, far: Netns): Promise<void> {
   site.api.put(membership('leaving'))
   await site.ended
   t.notMatch(await here('nft', 'list', 'tables'), /sealane/, 'leaving leaves nothing behind')
+}
+
+/** A real Prometheus scrapes the process, and every query of the dashboard of calls has data while calls are made. */
+async function dashboard(t: Test, site: Site, web: Netns): Promise<void> {
+  const missing = prometheusMissing()
+  if (missing !== undefined) {
+    t.comment(`the dashboard of calls is not asked: ${missing}`)
+    return
+  }
+  const { clock, metrics, status } = site
+  const served = await serveStatus({ clock, metrics, status, listen: '127.0.0.1:0' })
+  t.teardown(() => served.close())
+  const prometheus = await Prometheus.start({
+    ...{ folder: temporaryFolder(t), listen: '127.0.0.1:9090', intervalMs: 500, rules: { groups: [] } },
+    jobs: [{ name: 'sealane', targets: [formatHostPort(served.address)] }],
+  })
+  try {
+    const queries = queriesOf([CALLS_DASHBOARD])
+    let empty = queries
+    const given = async (): Promise<boolean> => {
+      await call(web, 'tcp', { address: FAR_IP, port: 8080, count: 3 })
+      await call(web, 'tcp', { address: FAR_IP, port: 8081, count: 1 })
+      page(site)
+      const found = await prometheus.query(empty.map(({ expr }) => expr))
+      empty = empty.filter((_, i) => !hasData(found[i] ?? []))
+      return empty.length === 0
+    }
+    await eventually(given, { deadlineMs: 30_000, intervalMs: 500 }).catch(() => undefined)
+    t.same(
+      empty.map(({ panel, expr }) => `${panel}: ${expr}`),
+      [],
+      `each of ${queries.length} queries gives data`,
+    )
+    const [refused] = await prometheus.query(['sum(rate(sealane_routeagent_calls_total{outcome="refused"}[5m])) > 0'])
+    t.equal(refused?.length, 1, 'and the calls are those that were made')
+  } finally {
+    await prometheus.stop()
+  }
 }
 
 /** A connection that falls silent, and a datagram without an answer. */

@@ -1,16 +1,18 @@
 /**
  * Two sites and a broker, as users run them, and a real Prometheus that scrapes them all. Every query of every
- * dashboard returns data; alerts are quiet while all is well, and fire when a site loses its power and the broker ends.
+ * dashboard but that of calls returns data; alerts are quiet while all is well, and fire when a site loses its power and the broker ends.
  * A third site would show nothing more here, and each takes seconds of processor time to start.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ALL_DASHBOARDS } from '../../install/monitoring/all-dashboards.ts'
+import { CALLS_DASHBOARD } from '../../install/monitoring/calls-dashboard.ts'
 import { ruleFile } from '../../install/monitoring/rule-file.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
-import { Prometheus, type Sample, prometheusMissing } from '../support/prometheus/prometheus.ts'
+import { hasData, queriesOf } from '../support/prometheus/dashboard-queries.ts'
+import { Prometheus, prometheusMissing } from '../support/prometheus/prometheus.ts'
 import { quickened } from '../support/prometheus/quickened.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Machine, type PlainSite, type SitePlan, withPlainSites } from '../netns/support/plain-sites.ts'
@@ -79,19 +81,8 @@ t.test('dashboards and alerts', { skip: netnsMissing() ?? prometheusMissing() ??
  * and events before the first scrape have no rate.
  */
 async function dashboards(t: Test, prometheus: Prometheus, sites: readonly PlainSite[]): Promise<void> {
-  const queriesOf = (all: typeof ALL_DASHBOARDS): { readonly panel: string; readonly expr: string }[] =>
-    all.flatMap(({ uid, panels }) =>
-      panels.flatMap(({ title, queries }) =>
-        queries.map(({ expr }) => ({
-          panel: `${uid}: ${title}`,
-          expr: expr.replaceAll(/\$(cluster|service|caller)/g, '.*'),
-        })),
-      ),
-    )
-  // No pod calls here. A query that Prometheus does not understand throws all the same; lanes/flows has the metrics.
-  const calls = ALL_DASHBOARDS.filter(({ uid }) => uid === 'sealane-calls')
-  await prometheus.query(queriesOf(calls).map(({ expr }) => expr))
-  const queries = queriesOf(ALL_DASHBOARDS.filter((one) => !calls.includes(one)))
+  // No pod calls here: lanes/flows asks the queries of the dashboard of calls.
+  const queries = queriesOf(ALL_DASHBOARDS.filter(({ uid }) => uid !== CALLS_DASHBOARD.uid))
   let empty = queries
   let rounds = 0
   const given = async (): Promise<boolean> => {
@@ -113,10 +104,6 @@ async function dashboards(t: Test, prometheus: Prometheus, sites: readonly Plain
     'every query gives data',
   )
   t.ok(queries.length > 60, `${queries.length} queries`)
-}
-
-function hasData(samples: readonly Sample[]): boolean {
-  return samples.some(({ value: [, text] }) => Number.isFinite(Number(text)))
 }
 
 /** One answer in 64 is timed. */

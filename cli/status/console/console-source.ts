@@ -24,7 +24,10 @@ import { type OpenedMember, openMember } from '../open-member.ts'
 import { gatherPath } from '../path/gather-path.ts'
 
 /** As the console takes it. All of these explain calls. */
-export type MemberSource = ConsoleSource & Required<Pick<ConsoleSource, 'pathSide'>>
+export type MemberSource = Omit<ConsoleSource, 'facts'> &
+  Required<Pick<ConsoleSource, 'pathSide'>> & {
+    readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<ConsoleFacts>
+  }
 
 export interface FactsInit {
   readonly everyMs: number

@@ -4,12 +4,9 @@ import { type Exposure, exposureOf } from '../../../model/access/access.ts'
 import { podFamilies, prefixPairs, toGlobalText } from '../../../model/addresses/addresses.ts'
 import { LABEL_DRAIN, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
 import {
-  CONDITION_DRAINED,
   type Cluster,
-  type Gateway,
   type Membership,
   SYSTEM_NAMESPACE,
-  findCondition,
   guardedNamespace,
   isDnsSubdomain,
   parseClusterId,
@@ -18,6 +15,7 @@ import {
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError, messageOf } from '../../../runtime/runtime.ts'
 import { type ClusterAdmin, shellWord } from '../../context/context.ts'
+import { activeGateways, freeGateway } from './check-failover.ts'
 import {
   CONTAINER,
   DRAINED_ANNOTATION,
@@ -101,13 +99,6 @@ export async function readMember(
     families: podFamilies(cluster.spec),
     gateways,
   }
-}
-
-/** The names of the active gateways that are not drained, sorted. */
-async function activeGateways(admin: ProbeAdmin, signal: AbortSignal): Promise<readonly string[]> {
-  const all = (await admin.list(SEALANE, 'Gateway', {}, signal)) as unknown as readonly Gateway[]
-  const active = all.filter(({ status }) => findCondition(status?.conditions, CONDITION_DRAINED) === undefined)
-  return active.map(({ metadata }) => metadata.name).sort()
 }
 
 /** The named image, or that of the agent there: the nodes can get it, or have it. */
@@ -404,16 +395,9 @@ export class KubeMember {
     await this.#init.admin.apply(policyObject(this.#init, callers), { dryRun: false }, signal)
   }
 
-  /**
-   * A gateway to drain: neither it nor another one is drained already, which whoever drained it would lose. Undefined
-   * if there are no two such gateways. Throws KubeError.
-   */
-  async freeGateway(signal: AbortSignal): Promise<string | undefined> {
-    const { admin } = this.#init
-    const names = await activeGateways(admin, signal)
-    const nodes = await Promise.all(names.map((name) => admin.get({ apiVersion: 'v1', kind: 'Node', name }, signal)))
-    const free = nodes.filter((node) => node !== undefined && node.metadata.labels?.[LABEL_DRAIN] === undefined)
-    return free.length > 1 ? free[0]?.metadata.name : undefined
+  /** See freeGateway(). Throws KubeError. */
+  freeGateway(signal: AbortSignal): Promise<string | undefined> {
+    return freeGateway(this.#init.admin, signal)
   }
 
   /** Ends the drain that this run has begun, also after an interrupt. If that fails: false, and close() keeps the note. */

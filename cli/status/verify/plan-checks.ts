@@ -47,7 +47,7 @@ export interface PlanInit {
   /** The families that both members have. */
   readonly families: readonly Family[]
   readonly failover: boolean
-  /** The active gateways of the called member. */
+  /** The active gateways of the called member; of the caller, where that has more and one may be drained. */
   readonly gateways: number
   /** Whether the called cluster knows AccessPolicy. */
   readonly knowsPolicies: boolean
@@ -102,7 +102,9 @@ function policySkip({ knowsPolicies }: PlanInit): Skip {
 
 function failoverSkip({ failover, gateways }: PlanInit): Skip {
   if (!failover) return { skip: { reason: 'VerifySkipped', why: '--failover drains a gateway' } }
-  return gateways > 1 ? {} : { skip: { reason: 'OneGatewayOnly', why: 'the called member has one active gateway' } }
+  return gateways > 1
+    ? {}
+    : { skip: { reason: 'OneGatewayOnly', why: 'no side has two active gateways that may be drained' } }
 }
 
 /** Payloads in octets. The largest one is in many fragments; 1472 fills an IPv4 packet of Ethernet. */

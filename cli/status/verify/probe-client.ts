@@ -397,7 +397,10 @@ export function percentiles(times: readonly number[]): Pick<ProbeResults['latenc
   return { p50: at(0.5), p99: at(0.99), p999: at(0.999) }
 }
 
-async function steady({ to, seconds, intervalMs }: Extract<ProbeCall, { op: 'steady' }>, init: Init) {
+async function steady(
+  { to, seconds, intervalMs, isOpenOnly = false }: Extract<ProbeCall, { op: 'steady' }>,
+  init: Init,
+) {
   const until = init.clock.monotonic() + 1000 * seconds
   let sent = 0
   let lost = 0
@@ -405,8 +408,10 @@ async function steady({ to, seconds, intervalMs }: Extract<ProbeCall, { op: 'ste
   const running = new Set<Promise<void>>()
   const one = async (): Promise<void> => {
     const began = init.clock.monotonic()
-    const call = { op: 'hello', protocol: 'tcp', to, tries: 1, timeoutMs: 5000 } as const
-    await hello(call, init).then(
+    const call = isOpenOnly
+      ? connectOnly({ op: 'connect', to, timeoutMs: 5000 }, init)
+      : hello({ op: 'hello', protocol: 'tcp', to, tries: 1, timeoutMs: 5000 }, init)
+    await call.then(
       () => (longestMs = Math.max(longestMs, init.clock.monotonic() - began)),
       () => (lost += 1),
     )

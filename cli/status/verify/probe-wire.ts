@@ -59,7 +59,14 @@ export type ProbeCall =
   | { readonly op: 'throughput'; readonly to: Target; readonly streams: number; readonly seconds: number }
   | { readonly op: 'latency'; readonly to: Target; readonly count: number }
   | { readonly op: 'loss'; readonly to: Target; readonly count: number; readonly intervalMs: number }
-  | { readonly op: 'steady'; readonly to: Target; readonly seconds: number; readonly intervalMs: number }
+  | {
+      readonly op: 'steady'
+      readonly to: Target
+      readonly seconds: number
+      readonly intervalMs: number
+      /** Opens connections and says nothing: what listens there is no probe. */
+      readonly isOpenOnly?: boolean
+    }
 
 export type ProbeOp = ProbeCall['op']
 
@@ -294,7 +301,10 @@ const CALLS: Readonly<Record<ProbeOp, Readonly<Record<string, Shape>>>> = {
   throughput: { to: TO, streams: number(MOST_STREAMS), seconds: number(MOST_SECONDS) },
   latency: { to: TO, count: number(MOST_COUNT) },
   loss: { to: TO, count: number(MOST_COUNT), intervalMs: number(1000) },
-  steady: { to: TO, seconds: number(MOST_SECONDS), intervalMs: number(1000) },
+  steady: {
+    ...{ to: TO, seconds: number(MOST_SECONDS), intervalMs: number(1000) },
+    isOpenOnly: { is: (value) => value === undefined || typeof value === 'boolean', expected: 'true or false' },
+  },
 }
 
 function isName(value: unknown): boolean {

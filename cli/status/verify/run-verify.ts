@@ -3,7 +3,6 @@
  * everything in any case. Who calls is a cluster with pods, or a site with this machine.
  */
 import type { Clock } from '../../../reconcile/reconcile.ts'
-import { messageOf, reasonOf } from '../../../runtime/runtime.ts'
 import {
   type CheckRow,
   type Outcome,
@@ -18,10 +17,10 @@ import {
   searchOutcome,
   sourceOutcome,
   srvOutcome,
-  steadyOutcome,
   throughputOutcome,
   msText,
 } from './check-outcome.ts'
+import { type DrainInit, type DrainSide, FAILOVER_SECONDS, STEADY_MS, checkFailover } from './check-failover.ts'
 import type { KubeMember, ProbeAdmin } from './kube-member.ts'
 import { type CheckName, DATAGRAM_SIZES, LARGE_BYTES, type PlannedCheck, planChecks } from './plan-checks.ts'
 import {
@@ -44,6 +43,8 @@ export interface ProbeCaller {
   call<Call extends ProbeCall>(from: 'pod' | 'node', call: Call, signal: AbortSignal): Promise<ProbeResult<Call['op']>>
   /** See KubeMember.imported(). */
   imported(service: string, exporter: string, signal: AbortSignal): Promise<readonly string[] | undefined>
+  /** Its own gateways, how many are active. Undefined if the check `failover` is not asked of them. */
+  readonly gateways?: { readonly count: number; readonly side: DrainSide } | undefined
   /** The addresses that others see of it. Undefined if that is not known. */
   sources(family: Family): readonly string[] | undefined
 }
@@ -57,16 +58,13 @@ export function clusterCaller(member: KubeMember): ProbeCaller {
   }
 }
 
-export interface DrainInit {
-  readonly signal: AbortSignal
-  /** Awaited before the Node is marked, which is not done if it was marked already. */
-  readonly beforeMark: () => Promise<void>
-}
+/** What a drain reads and changes. */
+export type GatewayAdmin = Pick<ProbeAdmin, 'get' | 'list' | 'merge'>
 
 /** Drains a gateway and takes it back. */
 export interface Drain {
-  drain(admin: ProbeAdmin, node: string, init: DrainInit): Promise<unknown>
-  undrain(admin: ProbeAdmin, node: string, signal: AbortSignal): Promise<unknown>
+  drain(admin: GatewayAdmin, node: string, init: DrainInit): Promise<unknown>
+  undrain(admin: GatewayAdmin, node: string, signal: AbortSignal): Promise<unknown>
 }
 
 export interface VerifyOptions {
@@ -120,8 +118,6 @@ const TRIES = 3
 /** A refusal is shown by silence, so it is waited for only so long. */
 const REFUSAL_MS = 2000
 const POLICY_MS = 45_000
-const FAILOVER_SECONDS = 25
-const STEADY_MS = 50
 
 class Way {
   readonly #caller: ProbeCaller
@@ -145,7 +141,7 @@ class Way {
       exposure: facts.exposure,
       families: names.map((one) => (one === 'IPv4' ? 4 : 6)),
       failover: init.failover !== undefined,
-      gateways: facts.gateways.length,
+      gateways: Math.max(facts.gateways.length, caller.gateways?.count ?? 0),
       knowsPolicies: facts.knowsPolicies,
     })
   }
@@ -325,49 +321,24 @@ class Way {
     return { measured: `${first.measured} ${msText(clock.monotonic() - began)} after the offer was taken back` }
   }
 
-  /** Calls all the time while one gateway is drained and taken back. */
-  async #failover(to: Target): Promise<Outcome> {
+  /** Drains a gateway of the called member, or of the calling one where that alone has two. */
+  #failover(to: Target): Promise<Outcome> {
     const { failover, signal, say } = this.#init
-    let node: string | undefined
-    try {
-      node = await this.#server.freeGateway(signal)
-    } catch (error) {
-      signal.throwIfAborted()
-      return drainTrouble(error)
+    const server = this.#server
+    const ofServer: DrainSide | undefined = failover && {
+      id: server.id,
+      freeGateway: (by) => server.freeGateway(by),
+      drain: (node, by) => failover.drain(server.admin, node, by),
+      noteDrained: (node, by) => server.noteDrained(node, by),
+      takeBack: (node) => server.takeBack(node),
     }
-    if (failover === undefined || node === undefined) {
-      const measured = 'the called member has no two gateways that are not drained'
-      return { measured, reason: 'OneGatewayOnly', isSkipped: true }
+    const side = server.facts.gateways.length > 1 ? ofServer : this.#caller.gateways?.side
+    if (side === undefined) {
+      return Promise.resolve({ measured: 'no gateway can be drained', reason: 'OneGatewayOnly', isSkipped: true })
     }
     const call = { op: 'steady', to, seconds: FAILOVER_SECONDS, intervalMs: STEADY_MS } as const
-    const calls = this.#caller.call('pod', call, signal)
-    calls.catch(() => undefined)
-    const marked = { isOurs: false, isTakenBack: true }
-    let trouble: Outcome | undefined
-    const beforeMark = async (): Promise<void> => {
-      await this.#server.noteDrained(node, signal)
-      marked.isOurs = true
-    }
-    try {
-      say(`${this.#way}  drains gateway ${node}\n`)
-      await failover.drain(this.#server.admin, node, { signal, beforeMark })
-    } catch (error) {
-      signal.throwIfAborted()
-      trouble = drainTrouble(error)
-    } finally {
-      // A drain that somebody else has begun meanwhile is not of this run.
-      if (marked.isOurs) marked.isTakenBack = await this.#server.takeBack(node)
-    }
-    const result = await calls
-    if (!marked.isTakenBack) return { measured: `gateway ${node} stays drained`, reason: 'VerifyDrainFailed' }
-    if (trouble !== undefined) return trouble
-    if (!marked.isOurs) return { measured: `${node} was drained already`, reason: 'VerifySkipped', isSkipped: true }
-    return result.ok ? steadyOutcome(result.value) : failureOutcome(result)
+    return checkFailover({ side, call: () => this.#caller.call('pod', call, signal), way: this.#way, signal, say })
   }
-}
-
-function drainTrouble(error: unknown): Outcome {
-  return { measured: messageOf(error), reason: reasonOf(error) ?? 'VerifyDrainFailed' }
 }
 
 export function checkText({ check, family }: Pick<CheckRow, 'check' | 'family'>): string {

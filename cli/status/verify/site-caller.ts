@@ -17,6 +17,7 @@ export interface SiteCallerInit {
   readonly run: string
   readonly clock: Clock
   readonly timeoutMs: number
+  readonly gateways?: ProbeCaller['gateways']
   /** The addresses of this machine. */
   readonly addresses?: readonly string[]
 }
@@ -31,6 +32,7 @@ export function siteCaller(init: SiteCallerInit): ProbeCaller {
     ...{ id, kind: 'site', call },
     families: cluster === undefined ? ['IPv4'] : podFamilies(cluster.spec),
     ...(dns === undefined ? {} : { dns }),
+    ...(init.gateways === undefined ? {} : { gateways: init.gateways }),
     imported: async (service, _exporter, signal) => {
       const deadline = clock.monotonic() + timeoutMs
       const name = `${service}.${namespace}.svc.clusterset.local`

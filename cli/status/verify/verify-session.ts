@@ -7,6 +7,7 @@ import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError, formatDuration, messageOf } from '../../../runtime/runtime.ts'
 import { type Benchmark, runBenchmark } from './benchmark.ts'
 import { type CheckRow, type Outcome, failureOutcome, msText, nameOutcome, rowOf } from './check-outcome.ts'
+import { FAILOVER_SECONDS, STEADY_MS, checkFailover } from './check-failover.ts'
 import { KubeMember, type MemberFacts, type ProbeAdmin, readMember } from './kube-member.ts'
 import type { CheckName } from './plan-checks.ts'
 import type { Role } from './plan-objects.ts'
@@ -165,7 +166,10 @@ export interface UserService {
   readonly ports: readonly { readonly port: number; readonly protocol?: string | undefined }[]
 }
 
-/** Checks an exported service of the user from a site: its name, and whether its TCP ports accept a connection. */
+/**
+ * Checks an exported service of the user from a site: its name, whether its TCP ports accept a connection, and where
+ * the caller lets its gateways be drained, also meanwhile.
+ */
 export async function verifyService(
   caller: ProbeCaller,
   service: UserService,
@@ -204,9 +208,47 @@ export async function verifyService(
       })
     }
   }
+  const failover = await failoverOf(caller, { service, full, way, rows }, { clock, signal, say })
   const why = 'a service of yours answers in its own way: --to-context makes a probe server'
   const others: readonly CheckName[] = ['udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused']
-  return [...rows, ...others.map((check) => leftOut(check, way, why))]
+  return [...rows, failover, ...others.map((check) => leftOut(check, way, why))]
+}
+
+interface CheckedService {
+  readonly service: UserService
+  /** Its name in the clusterset. */
+  readonly full: string
+  readonly way: string
+  /** What was found so far. */
+  readonly rows: readonly CheckRow[]
+}
+
+/** Calls the first TCP port that accepts connections. */
+async function failoverOf(
+  caller: ProbeCaller,
+  { service, full, way, rows }: CheckedService,
+  { clock, signal, say }: Pick<SessionInit, 'clock' | 'signal' | 'say'>,
+): Promise<CheckRow> {
+  const { gateways, dns, call } = caller
+  if (gateways === undefined) return leftOut('failover', way, '--failover drains a gateway of this site')
+  if (gateways.count < 2) {
+    const measured = 'this site has one active gateway; run it where the other side has two'
+    return rowOf({ check: 'failover', isSkipped: true }, way, { measured, reason: 'OneGatewayOnly' }, 0)
+  }
+  const tcp = service.ports.filter(({ protocol = 'TCP' }) => protocol === 'TCP')
+  const tried = rows.filter(({ check }) => check === 'tcp')
+  const at = tried.findIndex(({ result }) => result === 'pass')
+  const found = tried[at]
+  const port = tcp[at % Math.max(1, tcp.length)]?.port
+  if (found === undefined || port === undefined) return leftOut('failover', way, 'no tcp check has passed')
+  const to: Target = { host: full, port, family: found.family ?? 4, ...(dns === undefined ? {} : { dns }) }
+  const steady = { op: 'steady', to, seconds: FAILOVER_SECONDS, intervalMs: STEADY_MS, isOpenOnly: true } as const
+  const began = clock.monotonic()
+  const { side } = gateways
+  const outcome = await checkFailover({ side, call: () => call('pod', steady, signal), way, signal, say })
+  const row = rowOf({ check: 'failover', isSkipped: false }, way, outcome, clock.monotonic() - began)
+  say(`${way}  failover: ${row.result}, ${row.measured}\n`)
+  return row
 }
 
 export interface BenchmarkOptions {

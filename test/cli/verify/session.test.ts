@@ -3,7 +3,6 @@
  * left, wherever the run is interrupted.
  */
 import t, { type Test } from 'tap'
-import type { ClusterAdmin } from '../../../cli/context/cluster-admin.ts'
 import { msText } from '../../../cli/status/verify/check-outcome.ts'
 import { PROBE_LABEL, PROBE_LABEL_VALUE, UNTIL_ANNOTATION } from '../../../cli/status/verify/plan-objects.ts'
 import type { ProbeCall, ProbeResult } from '../../../cli/status/verify/probe-wire.ts'
@@ -16,6 +15,7 @@ import {
   verifyFromSite,
   verifyService,
 } from '../../../cli/status/verify/verify-session.ts'
+import { siteGateways } from '../../../cli/status/verify/site-gateways.ts'
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/kinds.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
@@ -478,7 +478,7 @@ t.test('the remains of a killed run are removed, and its drain ends', async (t) 
   const undrained: string[] = []
   const drain: Drain = {
     drain: () => Promise.resolve(),
-    undrain: (_admin: Pick<ClusterAdmin, 'title'>, node: string) => Promise.resolve(undrained.push(node)),
+    undrain: (_admin, node) => Promise.resolve(undrained.push(node)),
   }
   const init = session({ drain })
   await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
@@ -603,10 +603,58 @@ t.test('a service of the user from a site', async (t) => {
     rows.map(({ check, result, reason = '' }) => `${check} ${result} ${reason}`),
     [
       ...['import pass ', 'name pass ', 'tcp pass ', 'tcp fail VerifyNotAnswered'],
-      ...['udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused'].map(
+      ...['failover', 'udp', 'large-tcp', 'large-udp', 'source', 'throughput', 'policy-refused'].map(
         (one) => `${one} skip VerifySkipped`,
       ),
     ],
+  )
+})
+
+t.test('a gateway of the site is drained while its service is called', async (t) => {
+  const service = { namespace: 'shop', name: 'web', exporters: ['c2'], ips: ['245.0.0.6'], ports: [{ port: 80 }] }
+  const run = async (gateways: readonly string[], more: Partial<Drain> = {}, count = gateways.length) => {
+    const [site] = pair()
+    obeys(site)
+    for (const name of ['gw1', 'gw2'].filter((one) => !gateways.includes(one))) {
+      await site.remove({ apiVersion: SEALANE, kind: 'Gateway', name })
+    }
+    const init = session()
+    const drain: Drain = { ...REAL, ...more }
+    const side = siteGateways({
+      ...{ id: 's1', admin: site, flags: ' --site s.yaml', say: init.say },
+      drain: (at, node, by) => drain.drain(at, node, by),
+      undrain: (at, node, by) => drain.undrain(at, node, by),
+    })
+    const calls: ProbeCall[] = []
+    const call = (_from: string, one: ProbeCall) => {
+      calls.push(one)
+      return Promise.resolve(
+        one.op === 'steady'
+          ? { ok: true, value: { sent: 500, lost: 0, longestMs: 20 } }
+          : SITE_CALLS('pod', one, init.signal),
+      )
+    }
+    const caller: ProbeCaller = { ...SITE, call: call as ProbeCaller['call'], gateways: { count, side } }
+    const rows = await verifyService(caller, service, init)
+    const row = rows.find(({ check }) => check === 'failover')
+    return { row, calls, said: init.said.join(''), label: await labelOf(site, 'gw1') }
+  }
+  const good = await run(['gw1', 'gw2'])
+  t.match(good.row, { result: 'pass', measured: /0 of 500 calls lost.*; gw1 of s1 drained and taken back/ })
+  t.match(
+    good.calls.find(({ op }) => op === 'steady'),
+    { isOpenOnly: true, to: { port: 80 } },
+    'a service of the user is no probe',
+  )
+  t.match(good.said, 'if this command is killed now, end the drain with: sealane gateway undrain gw1 --site s.yaml')
+  t.equal(good.label, undefined)
+  t.match((await run(['gw1'])).row, { result: 'skip', reason: 'OneGatewayOnly' })
+  t.match((await run(['gw1'], {}, 2)).row, { result: 'skip', reason: 'OneGatewayOnly' }, 'one has gone meanwhile')
+  const broken = await run(['gw1', 'gw2'], { undrain: () => Promise.reject(new Error('no room')) })
+  t.match(broken.row, { result: 'fail', reason: 'VerifyDrainFailed', measured: 'gateway gw1 stays drained' })
+  t.match(
+    broken.said,
+    /gateway gw1 stays drained: no room\n {2}to end that: sealane gateway undrain gw1 --site s\.yaml/,
   )
 })
 

@@ -191,7 +191,7 @@ export class PlainSite {
   }
 
   /** Exports a Service whose endpoint is the machine's address among the pods. */
-  export(service: string, machine: Machine, ready = true): void {
+  export(service: string, machine: Pick<Machine, 'name' | 'podAddress'>, ready = true): void {
     const meta = `{ name: ${service}, namespace: shop }`
     const slice = `{ name: ${service}-1, namespace: shop, labels: { kubernetes.io/service-name: ${service} } }`
     const endpoint = `{ addresses: [${machine.podAddress}], nodeName: ${machine.name}, conditions: { ready: ${ready} } }`
