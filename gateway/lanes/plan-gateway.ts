@@ -103,6 +103,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           // Links that a leaving gateway relays are to move to another relay before it is gone.
           ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
           ...(isLeaving ? [CAPABILITY_DRAINING] : []),
+          ...(world.statedCosts ?? []),
         ],
         candidates: planCandidates(world, lane),
       },

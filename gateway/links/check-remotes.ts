@@ -17,10 +17,13 @@ import {
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
+  type RelayCosts,
+  decodeRelayCosts,
   isHidden,
   isLaneNumber,
   laneClaims,
   laneServerKey,
+  statesRelayCosts,
 } from '../../model/lanes/lanes.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
@@ -51,6 +54,8 @@ export interface RemoteLink extends FarEnd {
   readonly answersSizes: boolean
   /** It offers to relay. */
   readonly relays?: true
+  /** What it states of relays. Absent: nothing. */
+  readonly relayCosts?: RelayCosts
 }
 
 const MAX_CANDIDATES = 8
@@ -281,6 +286,7 @@ function toLink(
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
     answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
     ...(spec.capabilities.includes(CAPABILITY_RELAY) ? { relays: true } : {}),
+    ...(statesRelayCosts(spec.capabilities) ? { relayCosts: decodeRelayCosts(spec.capabilities) } : {}),
   }
 }
 

@@ -191,7 +191,8 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const relayPlaces = world.relayPlaces?.get(linkKey(remote))
     const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
     const [upAt, punched] = [world.upAt?.get(linkKey(remote)), world.punched?.get(linkKey(remote))]
-    const relays = { triesDirect, relays: relayPlaces ?? [], upAt, punched }
+    const moveTo = world.relayMoves?.get(linkKey(remote))
+    const relays = { triesDirect, relays: relayPlaces ?? [], upAt, punched, moveTo }
     const choice = chooseEndpoint({ ...turn, ...relays, candidates, noneCallable, roamed, link, health })
     const suspicion = laneSuspicion({ world, own, port, remote, hidden })
     return {
