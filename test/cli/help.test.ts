@@ -74,6 +74,7 @@ const COMMANDS = [
   'show endpoints',
   'show gateways',
   'show connections',
+  'show relays',
   'show services',
   'show exports',
   'show access',
