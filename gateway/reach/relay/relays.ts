@@ -215,7 +215,8 @@ export class Relays {
       if (before !== undefined) this.#costs.restore(decodeRelayCosts(before.spec.capabilities), world.monotonicMs)
     }
     const stated = this.#costs.look({ rttMs, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
-    this.#statedMs = isAsking || load !== undefined ? world.monotonicMs : Infinity
+    const isIdle = rttMs.size === 0 && load === undefined && stated.length === 0
+    this.#statedMs = isIdle ? Infinity : world.monotonicMs
     const isSame = stated.length === this.#stated.length && stated.every((one, i) => one === this.#stated[i])
     if (isSame) return
     this.#stated = stated
