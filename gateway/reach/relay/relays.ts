@@ -391,6 +391,8 @@ export class Relays {
     if (this.#serving?.name !== name) {
       await this.#stopServing()
       this.#serving = this.#start(name, own, address)
+      // The next plan states the load.
+      this.#init.onChange()
     }
     // A member's own gateways reach each other without a relay.
     this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), (a, b) => a !== b)
