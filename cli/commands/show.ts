@@ -1,4 +1,4 @@
-/** `sealane show clusters|endpoints|gateways|connections|services|exports|access|traffic|denied` */
+/** `sealane show clusters|endpoints|gateways|connections|relays|services|exports|access|traffic|denied` */
 import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import {
@@ -14,7 +14,7 @@ import {
   notLinkedMembers,
   printable,
 } from '../../model/model.ts'
-import { RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { RELAYS_ANNOTATION, RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { transitOf } from '../../model/schemas/schemas.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
@@ -33,10 +33,12 @@ import {
 import {
   type ConnectionRow,
   type GatewayRow,
+  type RelayRow,
   agoText,
   connectionRows,
   gatewayRows,
   noGatewayNote,
+  relayRows,
 } from '../status/status.ts'
 import { addShowAccess } from './access.ts'
 import { addShowDenied } from './denied.ts'
@@ -232,6 +234,29 @@ const exports_: View<ServiceExport> = {
   items: (api, signal) => sorted(api.cache('ServiceExport'), signal),
 }
 
+const relays: View<RelayRow> = {
+  description: 'Shows the relays that this cluster or site knows, and which of its links use them.',
+  columns: [
+    { title: 'RELAY', cell: (row) => row.relay },
+    { title: 'CARRIES', cell: (row) => row.carries },
+    { title: 'OFFERED BY', cell: (row) => row.offeredBy },
+    { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
+    {
+      title: 'LOAD',
+      cell: (row) => (row.load === undefined ? '-' : `${Math.round(row.load * 100)} %`),
+      align: 'right',
+    },
+    { title: 'LINKS', cell: (row) => row.links.map(({ node, cluster }) => `${node} to ${cluster}`).join(', ') || '-' },
+  ],
+  kinds: ['Gateway', 'Endpoint', 'Membership'],
+  async items(api, signal) {
+    await api.cache('Membership').whenSynced(signal)
+    const notice = api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[RELAYS_ANNOTATION]
+    const endpoints = await sorted(api.cache('Endpoint'), signal)
+    return relayRows({ gateways: await sorted(api.cache('Gateway'), signal), endpoints, notice })
+  },
+}
+
 export function addShowCommand(program: Command, context: CommandContext): void {
   const show = subcommand(
     program,
@@ -243,6 +268,7 @@ export function addShowCommand(program: Command, context: CommandContext): void 
   addView(show, context, 'endpoints', endpoints)
   addView(show, context, 'gateways', gateways)
   addView(show, context, 'connections', connections)
+  addView(show, context, 'relays', relays)
   addView(show, context, 'services', services)
   addView(show, context, 'exports', exports_)
   addShowAccess(show, context)

@@ -18,6 +18,7 @@ export {
   noGatewayNote,
 } from './gateway-rows.ts'
 export { kubeFacts } from './kube-facts.ts'
+export { type RelayRow, relayRows } from './relay-rows.ts'
 export { type MemberInit, openMember } from './open-member.ts'
 export { probeHost } from './probes/host-probe.ts'
 export { lookFromPod } from './probes/look-from-pod.ts'

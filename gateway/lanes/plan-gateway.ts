@@ -105,6 +105,7 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
           ...(isPortMapped(world, lane) ? [CAPABILITY_PORT_MAPPED] : []),
           ...(isLeaving ? [CAPABILITY_DRAINING] : []),
+          ...(world.statedCosts ?? []),
         ],
         candidates: planCandidates(world, lane),
       },

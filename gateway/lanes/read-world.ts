@@ -41,6 +41,8 @@ export type Known = Pick<
   | 'nextIdentity'
   | 'publicName'
   | 'relayPlaces'
+  | 'relayMoves'
+  | 'statedCosts'
   | 'upAt'
   | 'triesDirect'
   | 'punched'

@@ -18,10 +18,13 @@ import {
   CAPABILITY_RELAY,
   CAPABILITY_SIZED_PROBES,
   MAX_LANE,
+  type RelayCosts,
+  decodeRelayCosts,
   isHidden,
   isLaneNumber,
   laneClaims,
   laneServerKey,
+  statesRelayCosts,
 } from '../../model/lanes/lanes.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
@@ -57,6 +60,8 @@ export interface RemoteLink extends FarEnd {
   readonly via?: readonly string[]
   /** A router leads calls to it. */
   readonly portMapped?: true
+  /** What it states of relays. Absent: nothing. */
+  readonly relayCosts?: RelayCosts
 }
 
 const MAX_CANDIDATES = 8
@@ -294,6 +299,7 @@ function toLink(
     ...(spec.capabilities.includes(CAPABILITY_RELAY) && via === undefined ? { relays: true } : {}),
     ...(via === undefined ? {} : { via }),
     ...(spec.capabilities.includes(CAPABILITY_PORT_MAPPED) ? { portMapped: true } : {}),
+    ...(statesRelayCosts(spec.capabilities) ? { relayCosts: decodeRelayCosts(spec.capabilities) } : {}),
   }
 }
 

@@ -199,7 +199,8 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const relayPlaces = world.relayPlaces?.get(linkKey(remote))
     const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
     const [upAt, punched] = [world.upAt?.get(linkKey(remote)), world.punched?.get(linkKey(remote))]
-    const relays = { relays: relayPlaces ?? [], upAt }
+    const moveTo = world.relayMoves?.get(linkKey(remote))
+    const relays = { relays: relayPlaces ?? [], upAt, moveTo }
     const choice =
       remote.via === undefined
         ? chooseEndpoint({

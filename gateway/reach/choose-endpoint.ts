@@ -50,6 +50,8 @@ export interface EndpointChoiceInit {
   readonly triesDirect?: boolean
   /** Where probes through the NATs of both ends have shown that the peer can be called. Absent: nowhere. */
   readonly punched?: AddressPort | undefined
+  /** The link is up, and is to go on through the relay that has this place. Absent: it stays where it is. */
+  readonly moveTo?: AddressPort | undefined
   /** Where packets of the link went when it was up last. Absent: not known. */
   readonly upAt?: AddressPort | undefined
   /** Only relays may carry the link, so one is called at once. */
@@ -90,6 +92,10 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   }
   const punched = punchedPlace(init)
   if (punched !== undefined) return punched
+  const target = relays.find(({ at }) => sameAddressPort(at, init.moveTo))
+  // The far end draws the link back until it has received a packet through the other relay.
+  if (health?.state === 'up' && target !== undefined)
+    return { ...throughRelay(target), nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   const moved = movedPlace(init)
   if (health?.state === 'up' && moved !== undefined) return throughRelay(moved)
   // A device that was created again has forgotten the addresses of its peers, whatever the probes showed before.

@@ -332,6 +332,8 @@ function relayedMessage(
         message: 'the NATs of both ends give each destination another port',
       })
     case 'unanswered':
+      if (relay?.startsWith(RUNG_TCP_443) === true)
+        return problemText({ reason: 'UdpUnanswered', message: 'probes by UDP between the two ends get no answer' })
       return problemText({ reason: 'PunchUnanswered', message: 'probes through the NATs of both ends get no answer' })
     case 'topology':
       return problemText({

@@ -21,6 +21,7 @@ export interface PeerHealthView {
   readonly held?: boolean
   /** Octets of the largest packet that reaches the peer, according to padded probes. Absent if it is not known. */
   readonly sendSize?: number
+  readonly figures?: { readonly rttMs?: number }
 }
 
 /** An address from which a far end called, different from the one at which it was called. */
@@ -122,6 +123,10 @@ export interface GatewayWorld {
   readonly nextIdentity?: string
   /** Where relays take packets for far ends that are bound there too, by linkKey(), best first. Absent: nowhere. */
   readonly relayPlaces?: ReadonlyMap<string, readonly RelayPlace[]>
+  /** Links, by linkKey(), that are up through one relay and are to move to another one, with its place. Absent: none. */
+  readonly relayMoves?: ReadonlyMap<string, AddressPort>
+  /** What this node states of relays: capabilities of its Endpoint. Absent: nothing. */
+  readonly statedCosts?: readonly string[]
   /** Where packets of links with such places went when these were up last, by linkKey(). Absent: not known. */
   readonly upAt?: ReadonlyMap<string, AddressPort>
   /** Relayed links, by linkKey(), that are called at the far end's own addresses now (ReturnTries). Absent: none. */

@@ -51,6 +51,20 @@ export {
 } from './lane-number.ts'
 export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
 export {
+  COST_DIFFERS_MS,
+  COST_DIFFERS_SHARE,
+  FULL_LOAD_MS,
+  MAX_RELAY_RTTS,
+  type RelayCosts,
+  costClass,
+  decodeRelayCosts,
+  encodeRelayCosts,
+  isClearlyLess,
+  relayCostMs,
+  relayMark,
+  statesRelayCosts,
+} from './relay-cost.ts'
+export {
   ANNOTATION_HANDOVER,
   ANNOTATION_PUBLISHED_AT,
   CLUSTER_LEASE_PREFIX,

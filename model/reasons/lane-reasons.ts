@@ -113,6 +113,11 @@ export const LANE_REASONS = {
     todo: 'Nothing: it is tried again. To do without the relay, forward the UDP ports of one gateway.',
     shows: ['status of Gateway'],
   },
+  UdpUnanswered: {
+    means: 'A link stays on port 443: probes by UDP between the two ends get no answer.',
+    todo: 'Nothing, if the throughput suffices: it is tried again. Otherwise let the UDP ports of the gateways pass.',
+    shows: ['status of Gateway'],
+  },
   PublicNameResolved: {
     means: 'The public name of a gateway resolves, and the gateway publishes its addresses.',
     todo: 'Nothing.',

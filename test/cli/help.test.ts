@@ -76,6 +76,7 @@ const COMMANDS = [
   'show endpoints',
   'show gateways',
   'show connections',
+  'show relays',
   'show services',
   'show exports',
   'show access',

@@ -22,11 +22,11 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ['frobnicate', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
     [
       'show',
-      'show: expected a command: clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help',
+      'show: expected a command: clusters, endpoints, gateways, connections, relays, services, exports, access, traffic, denied; see: sealane show --help',
     ],
     [
       'show clutsers',
-      `unknown command 'clutsers' (did you mean clusters?): expected clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help`,
+      `unknown command 'clutsers' (did you mean clusters?): expected clusters, endpoints, gateways, connections, relays, services, exports, access, traffic, denied; see: sealane show --help`,
     ],
     ['token', 'token: expected a command: create, list, revoke; see: sealane token --help'],
     ['frobnicate --help', `unknown command 'frobnicate': expected ${COMMANDS}; see: sealane --help`],
@@ -42,7 +42,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ['site', `site: expected a command: ${SITE_COMMANDS}; see: sealane site --help`],
     [
       'show Exports --help',
-      `unknown command 'Exports' (did you mean exports?): expected clusters, endpoints, gateways, connections, services, exports, access, traffic, denied; see: sealane show --help`,
+      `unknown command 'Exports' (did you mean exports?): expected clusters, endpoints, gateways, connections, relays, services, exports, access, traffic, denied; see: sealane show --help`,
     ],
     [
       'cluster',

@@ -121,7 +121,7 @@ shop       web   ClusterSetIP  245.0.0.1  80/TCP  paris,tokyo
 
 t.test('JSON and YAML for programs: the same whole objects', async (t) => {
   const site = await filledSite(t)
-  for (const view of ['clusters', 'endpoints', 'connections', 'services', 'exports']) {
+  for (const view of ['clusters', 'endpoints', 'connections', 'relays', 'services', 'exports']) {
     const show = (format: string) => runCli(['show', view, '--site', site.file, '-o', format])
     const [json, yaml] = [await show('json'), await show('yaml')]
     const value = JSON.parse(json.stdout) as { items: unknown[] }

@@ -523,6 +523,36 @@ t.test('which links are relayed is found without a look at all links for each of
   t.ok(looks <= 3 * links.length, `${looks} looks`)
 })
 
+t.test('why a link has no better way', async (t) => {
+  const { lanes } = planLanes(facing({ reported: ['private 10.0.0.2', 'public 198.51.100.20'] }))
+  const [link] = lanes[0]?.links ?? []
+  if (link === undefined) throw new Error('no link')
+  const relayLink = { ...link, cluster: 'oslo', endpoint: 'oslo.gw-lane0', relays: true as const }
+  const said = (at: string, why: 'searching' | 'bothDependent' | 'unanswered'): string => {
+    const state = (text: string): LinkState => ({
+      ...{ at: parseAddressPort(text), carries: true, rxBytes: 0, txBytes: 0 },
+    })
+    const states = new Map([
+      [linkKey(link), state(at)],
+      [linkKey(relayLink), state('203.0.113.1:4500')],
+    ])
+    const key = `0/${link.cluster}`
+    const health = { state: 'up', sinceMs: 0, held: false, figures: {} }
+    const { status } = planStatus({
+      ...{ ...STATUS, whyRelayed: () => why, routed: new Set([key]), health: new Map([[key, health as never]]) },
+      lanes: lanes.map((lane) => ({ ...lane, links: [link, relayLink] })),
+      laneStates: new Map([[0, { identity: 'own', links: states }]]),
+    })
+    return status?.connections[0]?.message ?? 'none'
+  }
+  const [relay, web] = ['203.0.113.1:4607', '127.0.0.1:9000']
+  t.equal(said(relay, 'searching'), '')
+  t.match(said(relay, 'bothDependent'), 'BothNatsVary')
+  t.match(said(relay, 'unanswered'), 'PunchUnanswered')
+  t.match(said(web, 'unanswered'), 'UdpUnanswered')
+  t.equal(said('198.51.100.20:4500', 'unanswered'), '', 'it has the best way')
+})
+
 t.test('a far end at the address that the broker saw is behind NAT, also with the same port', async (t) => {
   const { lanes } = planLanes(facing({ reported: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
   const nat = (text: string): boolean | undefined => {

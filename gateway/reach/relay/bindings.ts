@@ -250,6 +250,11 @@ export class Bindings {
     })
   }
 
+  /** Pairs that have ports now. */
+  get pairCount(): number {
+    return this.#pairs.size
+  }
+
   /** The ports at which questions of pairs arrive. */
   openPorts(): readonly number[] {
     return [...this.#byPort.keys()]

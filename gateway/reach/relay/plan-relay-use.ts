@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto'
 import { type Address, type AddressPort, compareAddresses } from '../../../model/addresses/addresses.ts'
+import { type RelayCosts, costClass, relayCostMs } from '../../../model/lanes/lanes.ts'
 import { type ConnectionState, RELAY_LAST_PORT, RELAY_PORT } from '../../../model/model.ts'
 import { isWebPlace } from '../web/plan-web-use.ts'
 
@@ -22,6 +23,8 @@ export interface LinkInUse {
   readonly relays?: true
   /** Members whose relays alone may carry the link. Absent: it may have any way. */
   readonly via?: readonly string[]
+  /** What the far end states of relays. Absent: nothing. */
+  readonly relayCosts?: RelayCosts
   readonly state: ConnectionState
   /** Where packets of the link go. */
   readonly at?: AddressPort
@@ -34,6 +37,8 @@ export interface UsableRelay {
   readonly identity: string
   /** Where the link with it is: the address that is known to work. */
   readonly address: Address
+  /** The load that it states, from 0 to 1. Absent: none. */
+  readonly load?: number
 }
 
 /** This node is to be bound at the relay for the link. */
@@ -58,6 +63,8 @@ export interface RelayUseInit {
   readonly worth: (key: string, relay: UsableRelay) => RelayWorth
   /** Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. */
   readonly mayRelay?: (relay: string, far: string) => boolean
+  /** What this node states of relays. Absent: nothing. */
+  readonly ownCosts?: RelayCosts
 }
 
 /**
@@ -74,28 +81,42 @@ const MOST_RELAYS_OF_LINK = 4
 export const MOST_WANTS = 512
 
 /** The bindings that this node wants, those of one link in the order in which they are used. */
-export function planRelayUse({
-  links,
-  ownEndpoint,
-  hidden,
-  keeps,
-  worth,
-  mayRelay = () => true,
-}: RelayUseInit): readonly RelayWant[] {
+export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
+  const { links, ownEndpoint, hidden, keeps, worth, mayRelay = () => true, ownCosts = NO_COSTS } = init
   const relays = usableRelays(links)
   if (relays.length === 0) return []
   const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const { key, remoteLane, identity, via } = link
-    const thirds = relays.filter(({ cluster }) => {
-      return cluster !== link.cluster && via?.includes(cluster) !== false && mayRelay(cluster, link.cluster)
-    })
+    const thirds = relays
+      .filter(({ cluster }) => {
+        return cluster !== link.cluster && via?.includes(cluster) !== false && mayRelay(cluster, link.cluster)
+      })
+      .map((relay) => ({ ...relay, costMs: linkCostMs(relay, ownCosts, link) }))
+    const sorted = relayOrder(ownEndpoint, link.endpoint, thirds).map(({ costMs: _, ...relay }) => relay)
+    // The relay that carries the link stays until the link has moved.
+    const carrier = sorted.find(({ address }) => isAt(link, address))
     const isTransit = via === undefined ? {} : ({ isTransit: true } as const)
-    return chosen(relayOrder(ownEndpoint, link.endpoint, thirds), (relay) => worth(key, relay)).map((relay) => {
+    return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay) => {
       return { key, remoteLane, identity, relay, ...isTransit }
     })
   })
   return wants.slice(0, MOST_WANTS)
+}
+
+const NO_COSTS: RelayCosts = { rttMs: new Map() }
+
+/** What the relay costs the link, in milliseconds. Undefined: the ends have not stated it. */
+export function linkCostMs(
+  { identity, load }: Pick<UsableRelay, 'identity' | 'load'>,
+  own: RelayCosts,
+  { relayCosts = NO_COSTS }: Pick<LinkInUse, 'relayCosts'>,
+): number | undefined {
+  return relayCostMs(identity, own, relayCosts, load)
+}
+
+function isAt({ at }: LinkInUse, address: Address): boolean {
+  return at !== undefined && isRelayPort(at.port) && compareAddresses(at.address, address) === 0
 }
 
 /** A link that works without a relay has none. One whose relay no longer offers that is to move to another one. */
@@ -114,10 +135,11 @@ function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boo
 
 /** Those that are reached without a relay: the packets of a link pass one relay at most. */
 function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
-  return links.flatMap(({ relays, hidden, via, state, at, cluster, endpoint, identity }) => {
+  return links.flatMap(({ relays, relayCosts, hidden, via, state, at, cluster, endpoint, identity }) => {
     if (relays === undefined || hidden || via !== undefined || state !== 'up') return []
     if (at === undefined || isRelayPlace(at)) return []
-    return [{ cluster, endpoint, identity, address: at.address }]
+    const { load } = relayCosts ?? {}
+    return [{ cluster, endpoint, identity, address: at.address, ...(load === undefined ? {} : { load }) }]
   })
 }
 
@@ -125,25 +147,42 @@ function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
  * The first good ones, of two members if possible, because the gateways of one member may be lost together. Then those
  * where this end waits, so that the two ends meet, and useless ones only if there is room: they make room for others.
  */
-function chosen(sorted: readonly UsableRelay[], worth: (relay: UsableRelay) => RelayWorth): readonly UsableRelay[] {
+function chosen(
+  sorted: readonly UsableRelay[],
+  worth: (relay: UsableRelay) => RelayWorth,
+  carrier: UsableRelay | undefined,
+): readonly UsableRelay[] {
   const those = (of: RelayWorth): UsableRelay[] => sorted.filter((relay) => worth(relay) === of)
   const good = those('good')
   const [first] = good
   const others = good.slice(1).filter(({ cluster }) => cluster !== first?.cluster)
   const same = good.slice(1).filter(({ cluster }) => cluster === first?.cluster)
   const wanted = [...(first === undefined ? [] : [first]), ...others, ...same].slice(0, RELAYS_OF_LINK)
-  return [...wanted, ...those('lonely'), ...those('useless')].slice(0, MOST_RELAYS_OF_LINK)
+  const kept = carrier === undefined || wanted.includes(carrier) ? [] : [carrier]
+  const rest = [...those('lonely'), ...those('useless')].filter((relay) => relay !== carrier)
+  return [...wanted, ...kept, ...rest].slice(0, MOST_RELAYS_OF_LINK)
 }
 
 /**
- * The same order for both ends, whichever of them is first. It differs from pair to pair, so that all relays get some,
- * and the loss of one relay leaves the order of the others.
+ * The same order for both ends, whichever of them is first: cheap relays first, and last those of which no cost is
+ * known. Among relays that cost about the same it differs from pair to pair, so that all get some. The loss of one relay
+ * leaves the order of the others.
  */
-export function relayOrder<R extends { readonly endpoint: string }>(a: string, b: string, relays: readonly R[]): R[] {
+export function relayOrder<R extends { readonly endpoint: string; readonly costMs?: number | undefined }>(
+  a: string,
+  b: string,
+  relays: readonly R[],
+): R[] {
   const pair = [a, b].sort().join(' ')
   const rank = ({ endpoint }: R): string => createHash('sha256').update(`${pair} ${endpoint}`).digest('hex')
-  const ranked = relays.map((relay) => ({ relay, rank: rank(relay) }))
-  return ranked.sort((x, y) => (x.rank < y.rank ? -1 : x.rank > y.rank ? 1 : 0)).map(({ relay }) => relay)
+  const ranked = relays.map((relay) => {
+    return { relay, cost: relay.costMs === undefined ? Infinity : costClass(relay.costMs), rank: rank(relay) }
+  })
+  const sorted = ranked.sort((x, y) => {
+    if (x.cost !== y.cost) return x.cost < y.cost ? -1 : 1
+    return x.rank < y.rank ? -1 : x.rank > y.rank ? 1 : 0
+  })
+  return sorted.map(({ relay }) => relay)
 }
 
 /** Whether packets that go there are relayed: to a port of a relay, or over port 443. */

@@ -40,6 +40,9 @@ const PROBES_LEFT = 2
 /** So many answers from a place, and the link moves there. */
 const PROOFS = 2
 const MOST_PLACES = 8
+/** A place that answers, and has to for longer, is probed so often; without an answer for this time the try is over. */
+const PROVING_PAUSE_MS = 1000
+const PROVING_LOST_MS = 2500
 
 /** The tries around a time, all in milliseconds since both ends are bound. */
 export interface TryTimes {
@@ -188,6 +191,8 @@ export interface PunchInit {
   readonly budget: ProbeBudget
   /** Whether a probe may go to this place. */
   readonly mayProbe: (at: AddressPort) => boolean
+  /** For how long a place has to answer before it is proven, in milliseconds. Default: PROOFS answers suffice. */
+  readonly provesMs?: number
 }
 
 interface ProbedPlace {
@@ -196,6 +201,8 @@ interface ProbedPlace {
   dueMs: number
   sent: number
   answers: number
+  /** When the first answer came. Undefined: none has. */
+  answeredMs: number | undefined
 }
 
 export type PunchState =
@@ -272,7 +279,7 @@ export class Punch {
     if (this.#state.is !== 'trying') return []
     return [...this.#state.places.values()].flatMap((place) => {
       if (nowMs < place.dueMs) return []
-      place.dueMs = nowMs + (PAUSES_MS[place.sent] ?? Infinity)
+      place.dueMs = nowMs + (place.answers >= PROOFS ? PROVING_PAUSE_MS : (PAUSES_MS[place.sent] ?? Infinity))
       place.sent += 1
       if (!this.#init.budget.take(place.at, nowMs)) return []
       return [this.#probe(place.at, wallMs)]
@@ -347,6 +354,8 @@ export class Punch {
     this.#add(from, nowMs)
     const place = this.#state.places.get(formatAddressPort(from))
     if (place === undefined || place.sent < PAUSES_MS.length - PROBES_LEFT) return
+    // Two ends that prove a place for longer would answer each probe by another one.
+    if (place.answers >= PROOFS) return
     place.sent = PAUSES_MS.length - PROBES_LEFT
     place.dueMs = nowMs
   }
@@ -365,7 +374,7 @@ export class Punch {
     if (this.#state.is !== 'trying' || !this.#init.mayProbe(at)) return
     const { places } = this.#state
     const text = formatAddressPort(at)
-    if (!places.has(text) && places.size < MOST_PLACES) places.set(text, { at, dueMs: nowMs, sent: 0, answers: 0 })
+    if (!places.has(text) && places.size < MOST_PLACES) places.set(text, newPlace(at, nowMs))
   }
 
   #answered({ counter }: PunchMessage, from: AddressPort, nowMs: number): boolean {
@@ -373,10 +382,17 @@ export class Punch {
     if (at === undefined || !sameAddressPort(at, from)) return false
     this.#asked.delete(counter)
     this.#init.budget.answered(at)
-    const place = this.#state.is === 'trying' ? this.#state.places.get(formatAddressPort(at)) : undefined
+    if (this.#state.is !== 'trying') return false
+    const place = this.#state.places.get(formatAddressPort(at))
     if (place === undefined) return false
     place.answers += 1
+    place.answeredMs ??= nowMs
     if (place.answers < PROOFS) return false
+    if (nowMs - place.answeredMs < (this.#init.provesMs ?? 0)) {
+      place.dueMs = nowMs + PROVING_PAUSE_MS
+      this.#state = { ...this.#state, untilMs: Math.max(this.#state.untilMs, nowMs + PROVING_LOST_MS) }
+      return false
+    }
     this.#enter({ is: 'proven', at, sinceMs: nowMs })
     return true
   }
@@ -393,4 +409,8 @@ export class Punch {
     this.#state = state
     this.#asked.clear()
   }
+}
+
+function newPlace(at: AddressPort, nowMs: number): ProbedPlace {
+  return { at, dueMs: nowMs, sent: 0, answers: 0, answeredMs: undefined }
 }

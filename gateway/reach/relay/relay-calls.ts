@@ -54,6 +54,8 @@ interface LinkPunch {
   readonly from: string
   readonly to: string
   readonly punch: Punch
+  /** ProbedLink.sinceMs, for a link over port 443. */
+  sinceMs: number | undefined
 }
 
 export interface WantedInit {
@@ -66,11 +68,26 @@ export interface WantedInit {
   readonly mapped?: ReadonlySet<string>
   /** Whether a probe may go to a place. Absent: to none. */
   readonly mayProbe?: (at: AddressPort) => boolean
+  /** Links over port 443, for which probes look for a better way. Absent: none. */
+  readonly webLinks?: readonly ProbedLink[]
+}
+
+/** A link that no relay of a member carries, and that is probed all the same. */
+export interface ProbedLink {
+  /** linkKey(). */
+  readonly key: string
+  readonly remoteLane: number
+  /** Identity of the far end. */
+  readonly identity: string
+  /** Since when it is over port 443, in milliseconds of the monotonic clock: about the same at both ends. */
+  readonly sinceMs: number
 }
 
 /** Why the packets of a relayed link do not go without the relay. Topology: they may not. Searching: not known yet. */
 export type WhyRelayed = 'topology' | 'searching' | 'bothDependent' | 'unanswered'
 
+/** A link that is well over port 443 leaves it for a place that has answered for so long. */
+const WEB_PROVES_MS = 5000
 /** A relay at which not both ends are bound after this time makes room for another one. */
 export const IDLE_RELAY_MS = 5000
 /** One that was of no use is not chosen before others for so long. */
@@ -107,7 +124,7 @@ export class RelayCalls {
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports, places = new Map(), mapped = new Set(), mayProbe = () => false }: WantedInit,
+    { own, ports, places = new Map(), mapped = new Set(), mayProbe = () => false, webLinks = [] }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
     this.#places = places
@@ -130,8 +147,15 @@ export class RelayCalls {
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
     this.#byEnds = Map.groupBy(calls.values(), endsName)
-    this.#keepPunches(own)
-    const lanes = new Set([...calls.values()].map(({ want }) => want.remoteLane))
+    this.#keepPunches(
+      own,
+      webLinks.filter(({ remoteLane }) => ports.has(remoteLane)),
+    )
+    const punched = [...this.#punches.values()]
+    const lanes = new Set([
+      ...[...calls.values()].map(({ want }) => want.remoteLane),
+      ...punched.map(({ remoteLane }) => remoteLane),
+    ])
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
       signal,
@@ -249,29 +273,41 @@ export class RelayCalls {
     call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
   }
 
-  /** One for each link with a binding, whatever its relays are. */
-  #keepPunches(own: OwnEnd | undefined): void {
+  /** One for each link with a binding, whatever its relays are, and one for each over port 443. */
+  #keepPunches(own: OwnEnd | undefined, webLinks: readonly ProbedLink[]): void {
     const punches = new Map<string, LinkPunch>()
-    for (const { want, from, to } of this.#calls.values()) {
-      if (want.isTransit === true) continue
-      const name = [want.key, from, to].join('|')
-      if (punches.has(name)) continue
-      const known = this.#punches.get(name) ?? this.#newPunch(want, { from, to }, own)
-      if (known !== undefined) punches.set(name, known)
+    if (own !== undefined) {
+      const since = new Map(webLinks.map(({ key, sinceMs }) => [key, sinceMs]))
+      const bound = [...this.#calls.values()].flatMap(({ want }) => (want.isTransit === true ? [] : [want]))
+      for (const link of [...bound, ...webLinks]) {
+        const [from, to] = [endId(own.clusterset, own.identity), endId(own.clusterset, link.identity)]
+        const name = [link.key, from, to].join('|')
+        const known = punches.get(name) ?? this.#punches.get(name) ?? this.#newPunch(link, { from, to }, own, since)
+        if (known === undefined) continue
+        known.sinceMs = since.get(link.key)
+        punches.set(name, known)
+      }
     }
     this.#punches = punches
   }
 
-  #newPunch(want: RelayWant, ends: { readonly from: string; readonly to: string }, own: OwnEnd | undefined) {
-    const secret = own?.agree(want.identity)
-    if (own === undefined || secret === undefined) return undefined
+  #newPunch(
+    want: Pick<ProbedLink, 'key' | 'remoteLane' | 'identity'>,
+    ends: { readonly from: string; readonly to: string },
+    own: OwnEnd,
+    since: ReadonlyMap<string, number>,
+  ): LinkPunch | undefined {
+    const secret = own.agree(want.identity)
+    if (secret === undefined) return undefined
     const key = probeKey({ secret, clusterset: own.clusterset, identities: [own.identity, want.identity] })
     const mayProbe = (at: AddressPort): boolean => this.#mayProbe(at)
-    const punch = new Punch({ own: ends.from, far: ends.to, key, budget: this.#budget, mayProbe })
-    return { key: want.key, remoteLane: want.remoteLane, ...ends, punch }
+    const init = { own: ends.from, far: ends.to, key, budget: this.#budget, mayProbe }
+    const sinceMs = since.get(want.key)
+    const punch = new Punch({ ...init, ...(sinceMs === undefined ? {} : { provesMs: WEB_PROVES_MS }) })
+    return { key: want.key, remoteLane: want.remoteLane, ...ends, punch, sinceMs }
   }
 
-  #factsOf({ key, from, to }: LinkPunch, own: NatMapping): Parameters<Punch['know']>[0] {
+  #factsOf({ key, from, to, sinceMs }: LinkPunch, own: NatMapping): Parameters<Punch['know']>[0] {
     const seen = (this.#byEnds.get(endsName({ from, to })) ?? []).flatMap(({ want, caller: { state } }) => {
       return want.key === key && state.is === 'bound' && state.far !== undefined ? [state.far] : []
     })
@@ -284,7 +320,7 @@ export class RelayCalls {
     const far = seen.find(({ mapping }) => mapping !== 'unknown')?.mapping ?? 'unknown'
     // Both ends know the same bindings, in whatever order they made them.
     const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))
-    const sharedSinceMs = known.length === 0 ? undefined : Math.min(...known)
+    const sharedSinceMs = known.length === 0 ? sinceMs : Math.min(...known)
     return { places, own, far, sharedSinceMs, isMapped: this.#mapped.has(key) }
   }
 

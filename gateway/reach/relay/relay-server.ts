@@ -66,6 +66,8 @@ export class RelayServer {
   /** What the kernel had counted at the last reading, by port. */
   #counted: ReadonlyMap<string, number> = new Map()
   #countedMs = -Infinity
+  /** What ends have sent since the reading before. */
+  #bytesPerSecond = 0
   #waiting: Waiting[] = []
   #elements: ElementMaps = new Map()
 
@@ -81,6 +83,13 @@ export class RelayServer {
   /** Ends that may use this relay, all of them. `mayLink`: whether ends of two members may be linked. */
   setEnds(ends: readonly RelayEnd[], mayLink: (a: string, b: string) => boolean): void {
     if (this.#bindings.apply({ kind: 'ends', ends, mayLink }).isChanged) this.#loop.poke()
+  }
+
+  /** How busy the relay is, from 0 to 1: by its pairs, or by what they send. */
+  load(): number {
+    const { ports, limits, memberBytesPerSecond } = this.#config
+    const most = Math.min(limits.mostPairs, Math.floor((ports.last - ports.first + 1) / 2))
+    return Math.min(1, Math.max(this.#bindings.pairCount / most, this.#bytesPerSecond / memberBytesPerSecond))
   }
 
   /** Serves until the signal. The table stays, so that a restart of the process does not cut links. */
@@ -100,9 +109,10 @@ export class RelayServer {
     await this.#applyTable(signal)
     for (const one of waiting) this.#sockets.get(one.port)?.send(one.answer, one.to)
     const nowMs = this.#deps.clock.monotonic()
-    if (nowMs - this.#countedMs < COUNT_MS) return
+    const sinceMs = nowMs - this.#countedMs
+    if (sinceMs < COUNT_MS) return
     this.#countedMs = nowMs
-    await this.#count(signal)
+    await this.#count(sinceMs, signal)
   }
 
   /** A socket for each port, so that questions get here and no other program has the port. */
@@ -169,7 +179,7 @@ export class RelayServer {
     this.#elements = elements
   }
 
-  async #count(signal: AbortSignal): Promise<void> {
+  async #count(sinceMs: number, signal: AbortSignal): Promise<void> {
     const { sets } = await this.#deps.nft.counts(NFT_TABLE_RELAY, [SET_CARRIED], signal)
     const counted = new Map((sets.get(SET_CARRIED) ?? []).map(({ key, bytes }) => [key, bytes]))
     const octets = new Map<number, number>()
@@ -179,6 +189,9 @@ export class RelayServer {
       octets.set(Number(key), bytes >= before ? bytes - before : bytes)
     }
     this.#counted = counted
+    const sent = [...octets.values()].reduce((sum, count) => sum + count, 0)
+    // The first reading has no time before it.
+    this.#bytesPerSecond = sinceMs === Infinity ? 0 : (sent * 1000) / sinceMs
     if (this.#bindings.apply({ kind: 'carried', octets }).isChanged) this.#loop.poke()
   }
 }

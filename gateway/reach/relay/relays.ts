@@ -23,7 +23,7 @@ import {
   RELAY_PORT,
   endpointName,
 } from '../../../model/model.ts'
-import { RELAYS_ANNOTATION } from '../../../model/lanes/lanes.ts'
+import { RELAYS_ANNOTATION, type RelayCosts, decodeRelayCosts, relayMark } from '../../../model/lanes/lanes.ts'
 import { transitOf } from '../../../model/schemas/schemas.ts'
 import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
@@ -49,8 +49,18 @@ import {
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
-import { type OwnEnd, RelayCalls, type WhyRelayed } from './relay-calls.ts'
+import {
+  type LinkInUse,
+  MOST_WANTS,
+  type RelayWant,
+  isRelayPlace,
+  linkCostMs,
+  planRelayUse,
+  relayOf,
+} from './plan-relay-use.ts'
+import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
+import { type MovingLink, RelayMoves } from './relay-moves.ts'
+import { StatedCosts } from './stated-costs.ts'
 import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
 import { WebRelays } from '../web/web-relays.ts'
 import { RelayServer } from './relay-server.ts'
@@ -75,6 +85,7 @@ interface PlannedLane {
     readonly relays?: true
     readonly via?: readonly string[]
     readonly portMapped?: true
+    readonly relayCosts?: RelayCosts
     readonly candidates: readonly EndpointCandidate[]
   })[]
 }
@@ -106,6 +117,10 @@ interface Serving {
 }
 
 const ROUNDS = { minMs: 2, resyncMs: 25_000, retryMinMs: 200, retryMaxMs: 5000, pokedRetryMs: 200 }
+/** How often round trips to relays, and the own load, are looked at while there is something to state. */
+const COSTS_EVERY_MS = 10_000
+/** A move that is due is looked at by the next plan, which may be late. */
+const MOVE_AGAIN_MS = 200
 /** What one end, and all ends of one member, may send: a link of one gigabit, and two of them. */
 const RATES = { bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 }
 
@@ -115,9 +130,16 @@ export class Relays {
   readonly #calls: RelayCalls
   readonly #web: WebRelays
   #webUses: ReadonlyMap<string, WebUse> = new Map()
+  /** Since when links are up over port 443, or left it a short time ago, by linkKey(). */
+  #webSince: ReadonlyMap<string, number> = new Map()
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
+  readonly #costs = new StatedCosts()
+  #stated: readonly string[] = []
+  #statedMs = -Infinity
+  readonly #moves = new RelayMoves()
+  #moving: ReadonlyMap<string, AddressPort> = new Map()
   /** Where packets of links went when these were up last, by linkKey(). */
   #upAt: ReadonlyMap<string, AddressPort> = new Map()
   readonly #loop: ReconcileLoop
@@ -152,14 +174,20 @@ export class Relays {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'relayPlaces' | 'triesDirect' | 'upAt' | 'punched'> {
-    const relayPlaces = placesOf(this.#calls.places(), this.#web.places())
+  get known(): Pick<GatewayWorld, 'relayPlaces' | 'relayMoves' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'> {
+    const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
       ...(punched.size === 0 ? {} : { punched }),
+      ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
+      ...(this.#stated.length === 0 ? {} : { statedCosts: this.#stated }),
     }
+  }
+
+  #relayPlaces(): ReadonlyMap<string, readonly RelayPlace[]> {
+    return placesOf(this.#calls.places(), this.#web.places())
   }
 
   /** What relays show of the NAT in front of this node. */
@@ -181,14 +209,56 @@ export class Relays {
     // Without a relay there is nothing to choose, however many links there are.
     const isOffered = this.#noticed() !== undefined
     const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
+    this.#stateCosts(world, own, hasRelay ? lanes : [])
     const wants = hasRelay ? this.#choose(world, own, lanes) : []
     this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
-    if (!hasRelay) [this.#triesDirect, this.#upAt] = [new Set(), new Map()]
+    if (!hasRelay) [this.#triesDirect, this.#upAt, this.#moving] = [new Set(), new Map(), new Map()]
     this.#loop.poke()
   }
 
+  /** What this node states of relays from now on: how far those are that it may ask, and its load if it is one. */
+  #stateCosts(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): void {
+    const load = this.#serving?.server.load()
+    const isAsking = lanes.length > 0 && isSeeking(world, own)
+    const rttMs = isAsking ? relayTrips(world, lanes) : new Map<string, number>()
+    if (this.#statedMs === -Infinity) {
+      // What an earlier run of the process stated holds until something else has been measured.
+      const before = this.#deps.api.cache('Endpoint').get(endpointName(world.own.spec.id, world.node, own.lane))
+      if (before !== undefined) this.#costs.restore(decodeRelayCosts(before.spec.capabilities), world.monotonicMs)
+    }
+    const stated = this.#costs.look({ rttMs, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
+    const isIdle = rttMs.size === 0 && load === undefined && stated.length === 0
+    this.#statedMs = isIdle ? Infinity : world.monotonicMs
+    const isSame = stated.length === this.#stated.length && stated.every((one, i) => one === this.#stated[i])
+    if (isSame) return
+    this.#stated = stated
+    this.#init.onChange()
+  }
+
+  /** Takes the links with their present places. Returns those that move from one relay to another one now. */
+  #lookAtMoves(links: readonly LinkInUse[], ownEndpoint: string, nowMs: number): void {
+    const relays = links.filter((link) => link.relays === true)
+    const [places, own] = [this.#relayPlaces(), decodeRelayCosts(this.#stated)]
+    const moving = links.flatMap((link): MovingLink[] => {
+      const { key, state, at, endpoint } = link
+      if (at === undefined || !isRelayPlace(at)) return []
+      const ways = (places.get(key) ?? []).map((place) => {
+        const relay = relayOf(place.at, relays)
+        const { load } = relay?.relayCosts ?? {}
+        const costMs =
+          relay && linkCostMs({ identity: relay.identity, ...(load === undefined ? {} : { load }) }, own, link)
+        return { at: place.at, isWeb: isWebPlace(place.at), costMs }
+      })
+      return [{ key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }]
+    })
+    const before = this.#moving
+    this.#moving = this.#moves.look(moving, nowMs)
+    if ([...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
+  }
+
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
-    const hidden = seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
+    const hidden = isSeeking(world, own)
+    const ownEndpoint = endpointName(world.own.spec.id, world.node, own.lane)
     const transit = transitOf(world)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
     const relays = links.filter((link) => link.relays === true)
@@ -197,11 +267,12 @@ export class Relays {
     )
     const returning = links.map(({ key, at, state, hidden: isFarHidden }) => {
       const isRelayed = relayOf(at, relays) !== undefined || isWebPlace(at)
-      // A link that is over port 443 was called at all addresses just before.
+      const isCallable = !(hidden && isFarHidden)
       return {
-        ...{ key, isRelayed, isUp: state === 'up', isCallable: !(hidden && isFarHidden) && !isWebPlace(at) },
-        // Where nothing can be called from outside, probes try all places, and cost the link nothing (punch.ts).
-        hasPlaces: (isWebPlace(at) || !(hidden && isFarHidden)) && (candidatesOf.get(key) ?? []).length > 0,
+        ...{ key, isRelayed, isUp: state === 'up', isCallable },
+        // Where nothing can be called from outside, and over port 443, probes try all places, and cost the link nothing
+        // (punch.ts).
+        hasPlaces: isCallable && !isWebPlace(at) && (candidatesOf.get(key) ?? []).length > 0,
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
@@ -221,13 +292,13 @@ export class Relays {
     for (const { key, at } of this.#turns.look(links, world.monotonicMs)) this.#calls.failed(key, at)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
     const wants = planRelayUse({
-      links,
-      ownEndpoint: endpointName(world.own.spec.id, world.node, own.lane),
-      hidden,
+      ...{ links, ownEndpoint, hidden },
+      ownCosts: decodeRelayCosts(this.#stated),
       keeps: new Set([...relayed, ...punched.keys(), ...this.#tries.recent(world.monotonicMs)]),
       worth: (key, relay) => this.#calls.worth(key, relay),
       mayRelay: (relay, far) => transit.mayRelay(relay, [world.own.spec.id, far]),
     })
+    this.#lookAtMoves(links, ownEndpoint, world.monotonicMs)
     const isTried = [...this.#triesDirect].some((key) => !before.has(key))
     if (isTried || this.#calls.punched().size < punched.size) this.#init.onChange()
     const isOwnMapped = isPortMapped(world, own)
@@ -252,7 +323,21 @@ export class Relays {
     const links = lanes.flatMap((lane) => linksOf(world, lane)).filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
+    this.#webSince = new Map(
+      links.flatMap(({ key, state, at }) => {
+        const since = this.#webSince.get(key) ?? (state === 'up' && isWebPlace(at) ? nowMs : undefined)
+        return since === undefined || !this.#webUses.has(key) ? [] : [[key, since] as const]
+      }),
+    )
     return webWants(links, this.#webUses, nowMs)
+  }
+
+  /** Links that are over port 443 now, or were a short time ago: their proven places are to stay. */
+  #probedWebLinks({ webLinks }: Planned): readonly ProbedLink[] {
+    return webLinks.flatMap(({ key, remoteLane, identity }) => {
+      const sinceMs = this.#webSince.get(key)
+      return sinceMs === undefined ? [] : [{ key, remoteLane, identity, sinceMs }]
+    })
   }
 
   /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
@@ -275,11 +360,23 @@ export class Relays {
     const own = asks ? await this.#ownEnd(world) : undefined
     this.#web.apply({ links: webLinks, own, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
-    const asking = wants.length > 0 ? own : undefined
-    await this.#calls.apply(wants, { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe }, signal)
+    const probed = this.#probedWebLinks(this.#planned)
+    const asking = wants.length > 0 || probed.length > 0 ? own : undefined
+    const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed }
+    await this.#calls.apply(wants, wanted, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
-    if (dueMs !== Infinity) this.#wake.at(dueMs)
+    const nextMs = Math.min(dueMs, this.#lookAgain())
+    if (nextMs !== Infinity) this.#wake.at(nextMs)
+  }
+
+  /** Asks for a plan if a move or a statement is due. Returns when to look again, on the monotonic clock. */
+  #lookAgain(): number {
+    const nowMs = this.#deps.clock.monotonic()
+    const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS)
+    if (nowMs < dueMs) return dueMs
+    this.#init.onChange()
+    return nowMs + MOVE_AGAIN_MS
   }
 
   /** Undefined without a key, or before this cluster is a member. */
@@ -312,6 +409,8 @@ export class Relays {
     if (this.#serving?.name !== name) {
       await this.#stopServing()
       this.#serving = this.#start(name, own, address)
+      // The next plan states the load.
+      this.#init.onChange()
     }
     const transit = transitOf(world)
     const mayLink = (a: string, b: string): boolean => transit.mayRelay(world.own.spec.id, [a, b])
@@ -375,7 +474,7 @@ function placesOf(
 
 function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
   return links.map((link) => {
-    const { cluster, endpoint, identity, relays, via } = link
+    const { cluster, endpoint, identity, relays, relayCosts, via } = link
     // Both ends of a link have to ask, so each counts the other as it counts itself.
     const hidden = relays === undefined ? seeksRelays(link) : link.hidden
     const key = linkKey(link)
@@ -384,10 +483,28 @@ function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: Pl
       ...{ key, remoteLane, cluster, endpoint, identity, hidden },
       ...(relays === undefined ? {} : { relays }),
       ...(via === undefined ? {} : { via }),
+      ...(relayCosts === undefined ? {} : { relayCosts }),
       state: health.get(healthKey(remoteLane, cluster))?.state ?? 'connecting',
       ...(state?.at === undefined ? {} : { at: state.at }),
     }
   })
+}
+
+function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
+  return seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
+}
+
+/** Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up. */
+function relayTrips({ health }: GatewayWorld, lanes: readonly PlannedLane[]): ReadonlyMap<string, number> {
+  return new Map(
+    lanes.flatMap(({ remoteLane, links }) =>
+      links.flatMap(({ relays, cluster, identity }) => {
+        const { state, figures } = health.get(healthKey(remoteLane, cluster)) ?? {}
+        if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
+        return [[relayMark(identity), figures.rttMs] as const]
+      }),
+    ),
+  )
 }
 
 /** The address of this node at which packets for the relay arrive: the best candidate that the node has itself. */

@@ -28,6 +28,8 @@ interface Row {
   readonly direct?: boolean
   /** Where probes have shown that the far end can be called. */
   readonly punched?: string
+  /** Where the link is to go on. */
+  readonly moveTo?: string
   /** Where the link was when it was up last. */
   readonly upAt?: string
   /** How many seconds ago the far end called from ROAMED. */
@@ -293,6 +295,34 @@ const ROWS: Row[] = [
     want: `${PUBLIC} 2, call 0, again in 1.7`,
   },
   {
+    say: 'a link that is up moves to another relay',
+    candidates: TWO,
+    relays: RELAYS,
+    health: ['up', 90],
+    peer: { at: '203.0.113.1:4601', handshake: 20 },
+    moveTo: '203.0.113.2:4605',
+    want: 'try 203.0.113.2:4605: relayed by riga, again in 0.4',
+  },
+  {
+    say: 'it does not move to a relay that has gone meanwhile',
+    candidates: TWO,
+    relays: RELAYS,
+    health: ['up', 90],
+    peer: { at: '203.0.113.1:4601', handshake: 20 },
+    moveTo: '203.0.113.3:4607',
+    want: 'keep 203.0.113.1:4601: the remote gateway answers',
+  },
+  {
+    say: 'one that went down has its turns',
+    candidates: TWO,
+    relays: RELAYS,
+    health: ['down', 0.1],
+    peer: { at: '203.0.113.1:4601', handshake: 20 },
+    upAt: '203.0.113.1:4601',
+    moveTo: '203.0.113.1:4601',
+    want: 'try 203.0.113.2:4605: relayed by riga, again in 0.9',
+  },
+  {
     say: 'direct addresses come before relays',
     candidates: TWO,
     relays: RELAYS,
@@ -544,7 +574,8 @@ t.test('choices', async (t) => {
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)
-    const paths = { candidates, relays, triesDirect: row.direct === true, upAt, punched }
+    const moveTo = row.moveTo === undefined ? undefined : parseAddressPort(row.moveTo)
+    const paths = { candidates, relays, triesDirect: row.direct === true, upAt, punched, moveTo }
     const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }

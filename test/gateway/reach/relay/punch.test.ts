@@ -88,11 +88,11 @@ class Pair {
   readonly ends: readonly [End, End]
   readonly #isLost: () => boolean
 
-  constructor([a, b]: readonly [NatKind, NatKind], { isLost = (): boolean => false } = {}) {
+  constructor([a, b]: readonly [NatKind, NatKind], { isLost = (): boolean => false, provesMs = 0 } = {}) {
     const end = (kind: NatKind, address: string, own: string, far: string): End => {
       const nat = new Nat(kind, address)
       const mapping = MAPPING_OF[kind.maps]
-      const punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true })
+      const punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true, provesMs })
       return { punch, nat, mapping, seen: parseAddressPort(nat.out(RELAY)) }
     }
     this.ends = [end(a, '198.51.100.1', PARIS, OSLO), end(b, '192.0.2.1', OSLO, PARIS)]
@@ -163,6 +163,25 @@ t.test('two symmetric NATs, of which one has a router that leads calls inside', 
   const [end] = alone.ends
   end.punch.know({ places: [mapped], own: far, far, sharedSinceMs: undefined, isMapped: true })
   t.equal(end.punch.dueMs(alone.nowMs), Infinity, 'nothing is due while the ends share no relay')
+})
+
+t.test('a place that has to answer for longer', async (t) => {
+  const pair = new Pair([PORT, PORT], { provesMs: 5000 })
+  const isFound = (): boolean => pair.ends.some(({ punch }) => punch.place !== undefined)
+  pair.run(FIRST_TRY_MS + 4900)
+  t.notOk(isFound())
+  pair.run(2000)
+  t.ok(isFound())
+  t.ok(pair.packets < 60, `${pair.packets} packets`)
+  let isClosed = false
+  const lost = new Pair([PORT, PORT], { provesMs: 5000, isLost: () => isClosed })
+  lost.run(FIRST_TRY_MS + 2000)
+  isClosed = true
+  lost.run(10_000)
+  t.ok(
+    lost.ends.every(({ punch }) => punch.place === undefined && punch.hasFailed),
+    'one that answers no longer is not proven',
+  )
 })
 
 t.test('lost packets', async (t) => {

@@ -14,6 +14,7 @@ t.test('a gateway that can be called offers to relay, and serves', async (t) => 
   await stage.until(() => stage.ownEndpoint()?.spec.capabilities.includes('relay') === true, 'the offer')
   await stage.until(() => JSON.stringify(stage.nft.accepted).includes('sealane_relay'), 'the table of the relay')
   t.strictSame(await tables(stage), ['sealane_relay'])
+  await stage.until(() => stage.ownEndpoint()?.spec.capabilities.includes('relay-load-0') === true, 'its load')
   await stage.stop()
   t.strictSame(await tables(stage), ['sealane_relay'], 'packets go on while the process is started again')
   stage.start({ lanes: [{ lane: 0, publicAddress: '203.0.113.20' }] })

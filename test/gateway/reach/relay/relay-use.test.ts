@@ -13,6 +13,7 @@ import {
   ReturnTries,
 } from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
+import { relayMark } from '../../../../model/lanes/lanes.ts'
 
 const OWN = 'paris.gw1-lane0'
 
@@ -34,13 +35,25 @@ interface Wanted {
   readonly keeps?: readonly string[]
   readonly lonely?: readonly string[]
   readonly useless?: readonly string[]
+  /** The round trips that this end states, by the members of the relays. */
+  readonly own?: Readonly<Record<string, number>>
 }
 
-function wanted({ links, hidden = true, keeps = [], lonely = [], useless = [] }: Wanted): string[] {
+/** Identities are `MEMBER-key`. */
+function costs(rtts: Readonly<Record<string, number>>, load?: number) {
+  const rttMs = new Map(Object.entries(rtts).map(([cluster, ms]) => [relayMark(`${cluster}-key`), ms]))
+  return { rttMs, ...(load === undefined ? {} : { load }) }
+}
+
+function wanted(init: Wanted): string[] {
+  return ordered(init).sort()
+}
+
+function ordered({ links, hidden = true, keeps = [], lonely = [], useless = [], own = {} }: Wanted): string[] {
   const worth = (_key: string, { cluster }: { readonly cluster: string }) =>
     lonely.includes(cluster) ? 'lonely' : useless.includes(cluster) ? 'useless' : 'good'
-  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), worth })
-  return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`).sort()
+  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), worth, ownCosts: costs(own) })
+  return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`)
 }
 
 t.test('links whose ends cannot be called have relays, if they do not work without', async (t) => {
@@ -105,6 +118,29 @@ t.test('useless relays make room for others', async (t) => {
     lonely.every((one) => names({ lonely, useless: rest }).includes(one)),
     'where this end waits, it stays',
   )
+})
+
+t.test('relays are chosen by the round trips of both ends and by load', async (t) => {
+  const relays = (loads: Readonly<Record<string, number>> = {}) =>
+    [1, 2, 3, 4].map((number) => {
+      const load = loads[`r${number}`]
+      return relay(`r${number}`, number, load === undefined ? {} : { relayCosts: costs({}, load) })
+    })
+  const names = (own: Readonly<Record<string, number>>, far: Readonly<Record<string, number>>, links = relays()) =>
+    ordered({ links: [...links, link('roma', { relayCosts: costs(far) })], own }).map((text) => text.slice(8))
+  const [own, far] = [
+    { r1: 100, r2: 10, r3: 60, r4: 5 },
+    { r1: 100, r2: 80, r3: 10, r4: 300 },
+  ]
+  t.strictSame(names(own, far), ['r3', 'r2'], 'not the nearest to one end')
+  t.strictSame(names(far, own), ['r3', 'r2'], 'the far end chooses alike')
+  t.strictSame(names(own, { r1: 100, r4: 300 }), ['r1', 'r4'], 'those that both ends know come first')
+  t.strictSame(names(own, {}).length, 2, 'the far end states nothing')
+  t.strictSame(names(own, far, relays({ r3: 1 })), ['r2', 'r3'], 'a full relay counts as farther')
+  t.strictSame(names(own, far, relays({ r1: 0, r2: 1, r3: 1, r4: 0 })), ['r3', 'r2'], 'and a lie helps no far one')
+  const at = parseAddressPort('203.0.113.1:4607')
+  const carried = [...relays(), link('roma', { state: 'up', at, relayCosts: costs(far) })]
+  t.strictSame(ordered({ links: carried, own }), ['roma by r3', 'roma by r2', 'roma by r1'], 'the one in use stays')
 })
 
 t.test('the two relays of a link are of two members', async (t) => {

@@ -1,0 +1,126 @@
+/**
+ * When a link that is up through one relay moves to another one: from a relay on port 443 to one that forwards datagrams,
+ * and from a relay to one that is clearly nearer. One end of a link moves it, and the far end follows the packets, so the
+ * two never move it apart.
+ */
+import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import { isClearlyLess } from '../../../model/lanes/lanes.ts'
+
+/** A way on which the link could be: both ends are bound there. */
+export interface RelayWay {
+  readonly at: AddressPort
+  /** It goes over port 443. */
+  readonly isWeb: boolean
+  /** relayCostMs(). Undefined: not known. */
+  readonly costMs: number | undefined
+}
+
+export interface MovingLink {
+  /** linkKey(). */
+  readonly key: string
+  readonly isUp: boolean
+  readonly at: AddressPort | undefined
+  /** This end moves the link. */
+  readonly isMover: boolean
+  /** Best first. */
+  readonly ways: readonly RelayWay[]
+}
+
+/** Both ends have to be bound for so long at a relay that takes a link over from port 443. */
+export const WAY_PROVEN_MS = 5000
+/** A relay has to be clearly nearer for so long. */
+export const WAY_NEARER_MS = 30_000
+/** A link moves at most once in this time. */
+export const MOVES_APART_MS = 60_000
+/** The far end has to follow within this time, and the link has to stay up for it. */
+export const MOVE_SETTLES_MS = 5000
+/** The pause after a move that failed doubles with each one, up to this. */
+export const LONGEST_MOVE_PAUSE_MS = 1_800_000
+
+interface Move {
+  /** Where the link is to go. Undefined: it is well where it is. */
+  readonly to: AddressPort | undefined
+  /** Since when that is the better way, and for how long it has to be. */
+  readonly sinceMs: number
+  readonly afterMs: number
+  /** When the last move began. -Infinity: there was none. */
+  readonly movedMs: number
+  /** The last move is not over yet. */
+  readonly isMoving: boolean
+  readonly pauseMs: number
+}
+
+const NO_MOVE: Move = {
+  ...{ to: undefined, sinceMs: 0, afterMs: 0 },
+  ...{ movedMs: -Infinity, isMoving: false, pauseMs: MOVES_APART_MS },
+}
+
+export class RelayMoves {
+  #moves: ReadonlyMap<string, Move> = new Map()
+
+  /** Takes all links. Returns where links are to be moved now, by MovingLink.key. */
+  look(links: readonly MovingLink[], nowMs: number): ReadonlyMap<string, AddressPort> {
+    this.#moves = new Map(
+      links.flatMap((link) => {
+        const before = this.#moves.get(link.key)
+        const move = nextMove(link, before ?? NO_MOVE, nowMs)
+        return before === undefined && move.to === undefined ? [] : [[link.key, move] as const]
+      }),
+    )
+    const moving = new Map<string, AddressPort>()
+    for (const { key, at } of links) {
+      const move = this.#moves.get(key)
+      if (move?.isMoving === true && move.to !== undefined && !sameAddressPort(at, move.to)) moving.set(key, move.to)
+    }
+    return moving
+  }
+
+  /** When to look again, in milliseconds of the monotonic clock. Infinity: no link waits. */
+  get dueMs(): number {
+    const due = [...this.#moves.values()].map((move) => {
+      if (move.isMoving) return move.movedMs + MOVE_SETTLES_MS
+      return move.to === undefined ? Infinity : Math.max(move.sinceMs + move.afterMs, move.movedMs + move.pauseMs)
+    })
+    return Math.min(Infinity, ...due)
+  }
+}
+
+function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
+  const { isUp, at } = link
+  if (before.isMoving) {
+    // A path that loses all packets shows only after some missed probes, when the link is there already.
+    if (!isUp) return { ...before, to: undefined, isMoving: false, pauseMs: longer(before.pauseMs) }
+    if (nowMs - before.movedMs < MOVE_SETTLES_MS) return before
+    const isThere = before.to !== undefined && sameAddressPort(at, before.to)
+    return { ...before, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
+  }
+  const better = isUp && link.isMover ? betterWay(link) : undefined
+  if (better === undefined) return { ...before, to: undefined }
+  const isSame = before.to !== undefined && sameAddressPort(before.to, better.at)
+  const sinceMs = isSame ? before.sinceMs : nowMs
+  const { at: to, afterMs } = better
+  const isDue = nowMs - sinceMs >= afterMs && nowMs - before.movedMs >= before.pauseMs
+  return { ...before, to, sinceMs, afterMs, ...(isDue ? { movedMs: nowMs, isMoving: true } : {}) }
+}
+
+function longer(pauseMs: number): number {
+  return Math.min(2 * pauseMs, LONGEST_MOVE_PAUSE_MS)
+}
+
+/** The best way that is worth a move from where the link is, and for how long it has to be that. */
+function betterWay({ at, ways }: MovingLink): { readonly at: AddressPort; readonly afterMs: number } | undefined {
+  const present = ways.find((way) => sameAddressPort(way.at, at))
+  if (present === undefined) return undefined
+  const datagrams = ways.filter(({ isWeb }) => !isWeb)
+  if (present.isWeb) {
+    const [first] = datagrams
+    return first === undefined ? undefined : { at: first.at, afterMs: WAY_PROVEN_MS }
+  }
+  const { costMs: presentMs } = present
+  if (presentMs === undefined) return undefined
+  const nearer = datagrams.flatMap(({ at: place, costMs }) => {
+    return costMs !== undefined && isClearlyLess(costMs, presentMs) ? [{ place, costMs }] : []
+  })
+  const [nearest] = nearer.sort((a, b) => a.costMs - b.costMs)
+  return nearest === undefined ? undefined : { at: nearest.place, afterMs: WAY_NEARER_MS }
+}

@@ -1,0 +1,68 @@
+/**
+ * What this gateway states of relays in its Endpoint: numbers that stay as they are until another one has been measured
+ * for some time, so that records change rarely, and links do not move to and fro.
+ */
+import { type RelayCosts, encodeRelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
+
+/** A measurement has to differ for so long before another number is stated. */
+export const COST_STAYS_MS = 30_000
+/** A relay that is not measured any more is stated for so long: its link may come back. */
+export const COST_KEPT_MS = 60_000
+/** A load has to differ by so much. */
+const LOAD_DIFFERS = 0.2
+/** Most relays of which a number is remembered. */
+const MOST_RELAYS = 64
+
+interface StatedCost {
+  ms: number
+  /** Since when each measurement has differed. Undefined: the last one did not. */
+  differsSinceMs: number | undefined
+  measuredMs: number
+}
+
+export class StatedCosts {
+  readonly #rtts = new Map<string, StatedCost>()
+  #load: { value: number; differsSinceMs: number | undefined } | undefined
+
+  /** Takes what this gateway has stated before. Call it before the first look. */
+  restore({ rttMs }: RelayCosts, nowMs: number): void {
+    for (const [mark, ms] of rttMs) this.#rtts.set(mark, { ms, differsSinceMs: undefined, measuredMs: nowMs })
+  }
+
+  /** Takes the round trips measured now, by relayMark(), and the load if this gateway relays. Returns capabilities. */
+  look({ rttMs, load }: RelayCosts, nowMs: number): readonly string[] {
+    for (const [mark, measured] of rttMs) this.#take(mark, Math.round(measured), nowMs)
+    for (const [mark, { measuredMs }] of this.#rtts) if (nowMs - measuredMs >= COST_KEPT_MS) this.#rtts.delete(mark)
+    this.#takeLoad(load, nowMs)
+    const stated = new Map([...this.#rtts].map(([mark, { ms }]) => [mark, ms]))
+    return encodeRelayCosts({ rttMs: stated, ...(this.#load === undefined ? {} : { load: this.#load.value }) })
+  }
+
+  #take(mark: string, measured: number, nowMs: number): void {
+    const known = this.#rtts.get(mark)
+    if (known === undefined) {
+      if (this.#rtts.size < MOST_RELAYS) {
+        this.#rtts.set(mark, { ms: measured, differsSinceMs: undefined, measuredMs: nowMs })
+      }
+      return
+    }
+    known.measuredMs = nowMs
+    const differs = isClearlyLess(measured, known.ms) || isClearlyLess(known.ms, measured)
+    known.differsSinceMs = differs ? (known.differsSinceMs ?? nowMs) : undefined
+    if (known.differsSinceMs === undefined || nowMs - known.differsSinceMs < COST_STAYS_MS) return
+    known.ms = measured
+    known.differsSinceMs = undefined
+  }
+
+  #takeLoad(load: number | undefined, nowMs: number): void {
+    if (load === undefined) {
+      this.#load = undefined
+      return
+    }
+    const known = (this.#load ??= { value: load, differsSinceMs: undefined })
+    const differs = Math.abs(load - known.value) >= LOAD_DIFFERS
+    known.differsSinceMs = differs ? (known.differsSinceMs ?? nowMs) : undefined
+    if (known.differsSinceMs === undefined || nowMs - known.differsSinceMs < COST_STAYS_MS) return
+    this.#load = { value: load, differsSinceMs: undefined }
+  }
+}

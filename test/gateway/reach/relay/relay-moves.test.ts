@@ -1,0 +1,116 @@
+/** When links that are up move from one relay to another one. */
+import fc from 'fast-check'
+import t from 'tap'
+import {
+  MOVES_APART_MS,
+  MOVE_SETTLES_MS,
+  type MovingLink,
+  RelayMoves,
+  WAY_NEARER_MS,
+  WAY_PROVEN_MS,
+} from '../../../../gateway/reach/relay/relay-moves.ts'
+import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/address-port.ts'
+
+const WEB = parseAddressPort('127.0.0.1:9000')
+const [OSLO, RIGA] = [parseAddressPort('203.0.113.1:4601'), parseAddressPort('203.0.113.2:4605')]
+const way = (at: typeof WEB, costMs?: number) => ({ at, isWeb: at === WEB, costMs })
+
+function story(base: Partial<MovingLink>) {
+  const moves = new RelayMoves()
+  return (nowMs: number, change: Partial<MovingLink> = {}): string => {
+    const link = { key: 'roma', isUp: true, at: WEB, isMover: true, ways: [], ...base, ...change }
+    const to = moves.look([link], nowMs).get('roma')
+    return to === undefined ? '' : formatAddressPort(to)
+  }
+}
+
+t.test('from port 443 to datagrams, once both ends have been bound for some time', async (t) => {
+  const look = story({ at: WEB, ways: [way(OSLO), way(WEB)] })
+  t.equal(look(0, { ways: [way(WEB)] }), '', 'no relay')
+  t.equal(look(1000), '')
+  t.equal(look(1000 + WAY_PROVEN_MS - 1), '')
+  t.equal(look(1000 + WAY_PROVEN_MS), formatAddressPort(OSLO))
+  t.equal(look(1100 + WAY_PROVEN_MS), formatAddressPort(OSLO), 'the far end draws it back at first')
+  t.equal(look(1200 + WAY_PROVEN_MS, { at: OSLO }), '')
+  t.equal(look(60_000, { at: OSLO }), '', 'it stays')
+})
+
+t.test('a relay that goes away and comes back begins again', async (t) => {
+  const look = story({ at: WEB, ways: [way(OSLO), way(WEB)] })
+  look(0)
+  look(3000, { ways: [way(WEB)] })
+  t.equal(look(WAY_PROVEN_MS), '')
+  t.equal(look(2 * WAY_PROVEN_MS), formatAddressPort(OSLO))
+})
+
+t.test('to a relay that is clearly nearer', async (t) => {
+  const rows = [
+    ['nearer', 100, 70, true],
+    ['by less than a fifth', 100, 85, false],
+    ['by less than 10 ms', 20, 11, false],
+    ['farther', 70, 100, false],
+    ['not known', 100, undefined, false],
+  ] as const
+  for (const [say, present, other, moves] of rows) {
+    const look = story({ at: OSLO, ways: [way(OSLO, present), way(RIGA, other)] })
+    look(0)
+    t.equal(look(WAY_NEARER_MS - 1), '', say)
+    t.equal(look(WAY_NEARER_MS), moves ? formatAddressPort(RIGA) : '', say)
+  }
+})
+
+t.test('one end moves the link', async (t) => {
+  const look = story({ at: WEB, ways: [way(OSLO), way(WEB)], isMover: false })
+  look(0)
+  t.equal(look(10 * WAY_PROVEN_MS), '')
+})
+
+t.test('a move that fails is tried again after pauses that grow', async (t) => {
+  const look = story({ at: WEB, ways: [way(OSLO), way(WEB)] })
+  look(0)
+  const moved: number[] = []
+  let untilMs = 0
+  for (let nowMs = 1000; nowMs < 10 * MOVES_APART_MS; nowMs += 1000) {
+    const isMoving = look(nowMs, nowMs < untilMs ? { isUp: false, at: OSLO } : {}) !== ''
+    if (isMoving && nowMs >= untilMs) {
+      moved.push(nowMs)
+      untilMs = nowMs + 3000
+    }
+  }
+  t.equal(moved.length, 3, moved.join(' '))
+  const [first = 0, second = 0, third = 0] = moved
+  t.ok(second - first >= 2 * MOVES_APART_MS)
+  t.ok(third - second >= 4 * MOVES_APART_MS)
+})
+
+t.test('whatever is measured, a link moves at most once in a minute', async () => {
+  const cost = fc.option(fc.integer({ min: 0, max: 300 }), { nil: undefined })
+  const look = fc.record({ ms: fc.integer({ min: 1, max: 20_000 }), oslo: cost, riga: cost, isUp: fc.boolean() })
+  fc.assert(
+    fc.property(fc.array(look, { maxLength: 60 }), (looks) => {
+      const moves = new RelayMoves()
+      const began: number[] = []
+      let [nowMs, at, moving] = [0, OSLO, '']
+      for (const { ms, oslo, riga, isUp } of looks) {
+        nowMs += ms
+        const ways = [way(OSLO, oslo), way(RIGA, riga), way(WEB)]
+        const to = moves.look([{ key: 'a', isUp, at, isMover: true, ways }], nowMs).get('a')
+        const text = to === undefined ? '' : formatAddressPort(to)
+        if (text !== '' && moving === '') began.push(nowMs)
+        moving = text
+        if (to !== undefined) [at, moving] = [to, '']
+      }
+      return began.every((one, i) => one - (began[i - 1] ?? -Infinity) >= MOVES_APART_MS)
+    }),
+  )
+})
+
+t.test('it says when to look again', async (t) => {
+  const moves = new RelayMoves()
+  t.equal(moves.dueMs, Infinity)
+  const link = { key: 'roma', isUp: true, at: WEB, isMover: true, ways: [way(OSLO), way(WEB)] }
+  moves.look([link], 100)
+  t.equal(moves.dueMs, 100 + WAY_PROVEN_MS)
+  moves.look([link], 100 + WAY_PROVEN_MS)
+  t.equal(moves.dueMs, 100 + WAY_PROVEN_MS + MOVE_SETTLES_MS)
+})
