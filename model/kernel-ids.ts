@@ -174,6 +174,17 @@ export const LANE_MARK = 0x1073
  */
 export const ADMITTED_MARK = 0x2000
 
+/**
+ * Priorities of our XFRM policies, which drop packets of other clusters that ADMITTED_MARK does not admit, also while our
+ * nft tables are missing: what is admitted, and after it everything else (routeagent/routes/plan-forward-policies.ts).
+ * Among the policies that match a packet, the kernel takes the one with the lowest number. Those of IPsec software have
+ * much lower ones: strongSwan's are below 400,000, Libreswan's below 4,000,000, and Cilium's are 50 and 2,975. So a policy
+ * of theirs for the same packets always counts, and ours never shadows it. Ours are in the direction `fwd` only, without
+ * templates, and between prefixes of other clusters and our pod CIDRs only. We never change a policy of another priority.
+ */
+export const XFRM_PRIORITY_ADMITTED = 4_294_007_310
+export const XFRM_PRIORITY_REFUSED = 4_294_007_311
+
 /** Default address ranges of Sealane (class E, so that no real network uses them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
 export const DEFAULT_CLUSTERSET_IP_RANGE = '245.0.0.0/16'

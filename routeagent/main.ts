@@ -36,6 +36,7 @@ import {
   NFT_TABLE_NODE,
   VXLAN_DEVICE,
 } from '../model/model.ts'
+import { type ForwardPolicies, formatPolicy } from '../kernel/xfrm/xfrm.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
 import { problemText } from '../model/reasons/reasons.ts'
 import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
@@ -89,6 +90,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Tables of family ip6. */
   readonly nft6: Nft
   readonly sysctl: Sysctl
+  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  readonly forwardPolicies?: ForwardPolicies
   /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing
   /** Absent: the checksum offload of the overlay device stays as it is. */
@@ -150,7 +153,8 @@ export async function runRouteAgent(
     onChange: () => routes.poke(),
     onNodeState: () => routes.poke(),
   })
-  const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, onPlan }, config)
+  const isGuarding = (family: Family): boolean => balancing[family === 4 ? 0 : 1]?.isGuarding() === true
+  const routes = new RouteLoop({ ...parts, probes, unguarded, isGuarding, openConnections, onPlan }, config)
   const onGuarding = (): void => routes.poke()
   if (deps.connections !== undefined) {
     const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
@@ -362,6 +366,7 @@ export function describeRoutes(plan: NodeRoutePlan): string {
     ...plan.nextHops.groups.map(formatGroup),
     ...plan.routes.map(formatRoute),
     ...plan.rules.map(formatRule),
+    ...(plan.policies ?? []).map(formatPolicy),
   ]
   return `${lines.join('\n')}\n`
 }
