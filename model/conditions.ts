@@ -27,8 +27,8 @@ export const CONDITION_NODES_ANSWER = 'NodesAnswer'
  */
 export const CONDITION_CHECKSUM_OFFLOAD = 'ChecksumOffload'
 /**
- * On a RouteAgent: False while this node cannot have the XFRM policies that keep other clusters out if its nft tables are
- * removed. Absent if it has them, or exposes all pods.
+ * On a RouteAgent: False while this node cannot have the XFRM policies that keep other clusters out if its nft tables
+ * are removed. Absent if it has them, or exposes all pods.
  */
 export const CONDITION_CLOSED_WITHOUT_TABLES = 'ClosedWithoutTables'
 /** On a Gateway that is about to stop: whether it no longer carries traffic. */

@@ -122,8 +122,8 @@ export class MemberCommands {
   }
 
   /**
-   * Replicas that would grant a join with the token and leave its labels out, so that the member could state others. One
-   * that starts later is not noticed.
+   * Replicas that would grant a join with the token and leave its labels out, so that the member could state others.
+   * One that starts later is not noticed.
    */
   async #ignoringLabels(): Promise<readonly string[]> {
     const { state, signal } = this.#init

@@ -1,8 +1,8 @@
 /**
  * The chains of table sealane_node that decide about packets of other clusters for this cluster's pods. Pure.
  *
- *   lane or overlay ─► access (prerouting -150): for a pod network of ours? ─► admit, or admitted if all pods are exposed
- *   admit: a pod of another node? ─► pass-through, else ─► by-state
+ *   lane or overlay ─► access (prerouting -150): for a pod network of ours? ─► admit, or admitted if all pods are
+ *   exposed admit: a pod of another node? ─► pass-through, else ─► by-state
  *   by-state: an answer, an ICMP error about one ─► admitted; this node's own address ─► admit-node
  *             else ─► ask: @access, @reachable ─► all-members or from-… ─► admitted
  *   passed through, but not over the overlay ─► leaves-nodes (forward -200): no node decides after this one ─► by-state
@@ -13,8 +13,8 @@
  *
  * Every packet of the caller is looked up, also those of a connection that has begun, unless the policy keeps open
  * connections (keptRules). What is no longer offered ends at once, without a search for its entries in connection
- * tracking. Removing entries would not be enough, because the next packet of the server would make a new entry, to which
- * the packets of the caller were answers.
+ * tracking. Removing entries would not be enough, because the next packet of the server would make a new entry, to
+ * which the packets of the caller were answers.
  */
 import {
   type ElementChange,
@@ -250,10 +250,10 @@ export function fixedElements(table: Pick<AccessTable, 'origins' | 'exposure'>):
 }
 
 /**
- * A pod whose node is not known is reached by the routes of the CNI. Its node may enforce nothing, and does not see that
- * the packet came from another cluster. So this node decides, and it tracks what it does not pass on over the overlay.
- * With several gateways, a call and its answers may come by different ones, of which only one knows the connection. Then
- * there is no such rule, and only what pass-through refuses without state is refused.
+ * A pod whose node is not known is reached by the routes of the CNI. Its node may enforce nothing, and does not see
+ * that the packet came from another cluster. So this node decides, and it tracks what it does not pass on over the
+ * overlay. With several gateways, a call and its answers may come by different ones, of which only one knows the
+ * connection. Then there is no such rule, and only what pass-through refuses without state is refused.
  */
 function leavingRule({ family: { nft } }: AccessTable, pods: string): string {
   const passed = `${nft} daddr ${pods} ${nft} daddr != @${SET_OWN_PODS}`
@@ -275,8 +275,8 @@ function passThrough(table: AccessTable): string[] {
 }
 
 /**
- * Whether packets of our own pods must have the mark too. The reverse-path filter of IPv4 looks up the way back as if the
- * answer came from the lane or the overlay, and what comes from there is not routed without it.
+ * Whether packets of our own pods must have the mark too. The reverse-path filter of IPv4 looks up the way back as if
+ * the answer came from the lane or the overlay, and what comes from there is not routed without it.
  */
 function isFiltered(table: AccessTable): boolean {
   return table.family.family === 4 && isClosed(table)

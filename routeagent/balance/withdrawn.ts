@@ -1,12 +1,12 @@
 /**
- * Open connections of services whose import has gone while this process watched, or which one of several clusters exports
- * no more: it has left `status.clusters` of the import. The exporter's nodes drop the packets
+ * Open connections of services whose import has gone while this process watched, or which one of several clusters
+ * exports no more: it has left `status.clusters` of the import. The exporter's nodes drop the packets
  * of what is no longer offered without a word, so a client would wait for minutes. Its own node ends its TCP and SCTP
  * connections instead (plan-node-table.ts); UDP flows are forgotten (stale-flows.ts). Pure.
  *
  * - An import that was never seen here ends nothing (design rules 2 and 13), and endpoints that go while their cluster
- *   stays among those of the import do not either: the importer leaves them out also if it has not heard of their cluster
- *   for long. An import without a status says nothing about its clusters.
+ *   stays among those of the import do not either: the importer leaves them out also if it has not heard of their
+ *   cluster for long. An import without a status says nothing about its clusters.
  * - Only connections to exporters that say that they drop such packets are ended, and none to this cluster's endpoints.
  * - A cluster that exports the service again ends nothing more.
  * - An import that comes back at once, as when an object is replaced or the agent mends what a user has deleted, ends

@@ -1,6 +1,6 @@
 /**
- * Keeps the XFRM policies of plan-forward-policies.ts in the kernel, and reports in the RouteAgent if that is not possible.
- * A failure stops nothing else: the nft tables decide as long as they exist.
+ * Keeps the XFRM policies of plan-forward-policies.ts in the kernel, and reports in the RouteAgent if that is not
+ * possible. A failure stops nothing else: the nft tables decide as long as they exist.
  */
 import { Round } from '../../kernel/apply/apply.ts'
 import { type Drift, isExists, isNotFound } from '../../kernel/kernel.ts'
@@ -43,8 +43,8 @@ export class ForwardGuard {
   }
 
   /**
-   * Adds what is missing, and then removes the others. `wanted` is undefined if there would be too many. Failures are in
-   * the condition and in the log. Throws on abort.
+   * Adds what is missing, and then removes the others. `wanted` is undefined if there would be too many. Failures are
+   * in the condition and in the log. Throws on abort.
    */
   async apply(wanted: readonly ForwardPolicy[] | undefined, signal: AbortSignal): Promise<void> {
     const { logger, drift } = this.#init

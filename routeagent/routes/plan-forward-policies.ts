@@ -4,12 +4,13 @@
  *   other cluster ─► own pod: ADMITTED_MARK, or (on a gateway) leaves by the overlay ─► allow
  *                             otherwise ─► block
  *
- * The kernel checks them before it forwards a packet, after all of prerouting. Table sealane_node admits by the mark what
- * the access rules allow. It also marks what did not come by a lane or the overlay, about which it does not decide: a
- * network that joins the clusters besides Sealane, or a CNI that carries packets of a gateway to an unknown pod. So without
- * the table nothing of another cluster reaches a pod, and with it nothing changes. The policies name both prefixes, so no
- * packet of other software, and none that leaves for another cluster, is theirs to decide. What a gateway passes on by the
- * overlay is decided by the node of the pod, which has the device only after a table of its own.
+ * The kernel checks them before it forwards a packet, after all of prerouting. Table sealane_node admits by the mark
+ * what the access rules allow. It also marks what did not come by a lane or the overlay, about which it does not
+ * decide: a network that joins the clusters besides Sealane, or a CNI that carries packets of a gateway to an unknown
+ * pod. So without the table nothing of another cluster reaches a pod, and with it nothing changes. The policies name
+ * both prefixes, so no packet of other software, and none that leaves for another cluster, is theirs to decide. What a
+ * gateway passes on by the overlay is decided by the node of the pod, which has the device only after a table of its
+ * own.
  */
 import type { ForwardPolicy } from '../../kernel/xfrm/xfrm.ts'
 import { type Prefix, formatPrefix, ofFamily, withoutContained } from '../../model/addresses/addresses.ts'

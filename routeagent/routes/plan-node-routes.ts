@@ -172,8 +172,8 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
 }
 
 /**
- * As long as there is one policy, the kernel looks each packet up that this node forwards: 0.3 to 0.5 µs, whatever their
- * number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them.
+ * As long as there is one policy, the kernel looks each packet up that this node forwards: 0.3 to 0.5 µs, whatever
+ * their number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them.
  */
 function forwardPolicies(world: NodeRouteWorld, context: RouteContext): readonly ForwardPolicy[] | undefined {
   const { exposure = 'pods', failClosed = false } = world
