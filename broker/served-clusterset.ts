@@ -397,7 +397,8 @@ async function openState(
 
 /** What the table of replicas shows for this process. */
 function ownFacts() {
-  return { host: hostname(), version: sealaneVersion(), keepsToOffers: true, keepsToTopology: true } as const
+  const can = { keepsToOffers: true, keepsToTopology: true, keepsTokenLabels: true } as const
+  return { host: hostname(), version: sealaneVersion(), ...can } as const
 }
 
 const OTHERS_MS = 5000

@@ -20,6 +20,7 @@ import {
 } from '../kernel/tuning/tuning.ts'
 import { Rtnetlink, RtnetlinkNextHops } from '../kernel/route/route.ts'
 import { WgCommand } from '../kernel/wireguard/wireguard.ts'
+import { XfrmPolicies } from '../kernel/xfrm/xfrm.ts'
 import { SystemClock } from '../reconcile/reconcile.ts'
 
 export interface Kernel {
@@ -33,6 +34,7 @@ export interface Kernel {
   readonly nft6: NftSession
   readonly wireguard: WgCommand
   readonly sysctl: ProcSysctl
+  readonly forwardPolicies: XfrmPolicies
   readonly steering: PacketSteering
   readonly coalescing: ReceiveCoalescing
   readonly joining: SegmentJoining
@@ -48,6 +50,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
   const clock = new SystemClock()
   const routes = new Rtnetlink()
   const nextHops = new RtnetlinkNextHops()
+  const forwardPolicies = new XfrmPolicies()
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })
   const tracked = new Conntrack({ clock })
@@ -57,6 +60,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       nextHops,
       nft,
       nft6,
+      forwardPolicies,
       wireguard: new WgCommand({ routes }),
       sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
       steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
@@ -73,6 +77,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
   } finally {
     nft6.close()
     nft.close()
+    forwardPolicies.close()
     nextHops.close()
     routes.close()
   }

@@ -26,6 +26,11 @@ export const CONDITION_NODES_ANSWER = 'NodesAnswer'
  * the network card. It is Unknown if it could not be switched.
  */
 export const CONDITION_CHECKSUM_OFFLOAD = 'ChecksumOffload'
+/**
+ * On a RouteAgent: False while this node cannot have the XFRM policies that keep other clusters out if its nft tables
+ * are removed. Absent if it has them, or exposes all pods.
+ */
+export const CONDITION_CLOSED_WITHOUT_TABLES = 'ClosedWithoutTables'
 /** On a Gateway that is about to stop: whether it no longer carries traffic. */
 export const CONDITION_DRAINED = 'Drained'
 /** On a Gateway that is rotating its key, or has since its start: whether the rotation is complete. */

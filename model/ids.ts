@@ -53,8 +53,9 @@ export interface NamespaceLists {
 }
 
 /**
- * Returns why a member imports nothing into a namespace, as a phrase to follow its name; undefined if it may. What the
- * lists allow counts first.
+ * Returns why a member exports nothing from a namespace and imports nothing into it, as a phrase to follow its name;
+ * undefined if it may. What the lists allow counts first. The broker has a list of its own for guarded namespaces, and
+ * may refuse an export that the member allows.
  */
 export function excludedNamespace(namespace: string, lists: NamespaceLists): string | undefined {
   if (lists.allowed?.includes(namespace) === true) return undefined
@@ -62,8 +63,8 @@ export function excludedNamespace(namespace: string, lists: NamespaceLists): str
 }
 
 /**
- * Returns why a member by itself exports nothing from a namespace, as a phrase to follow its name; undefined if it may.
- * About exports from guarded namespaces the broker decides.
+ * As excludedNamespace(), without the guarded namespaces. For those who see in the conditions of an export whether it
+ * was accepted: a node may read the Membership that an agent of an earlier release has written, without the lists.
  */
 export function unexportedNamespace(
   namespace: string,

@@ -100,8 +100,8 @@ export const ROUTE_TABLE_HANDED_ON = 7316
  */
 export const ROUTE_TABLE_NO_POD = 7317
 /**
- * The prefixes of the other clusters as `unreachable`, looked up for packets that the node sends from an address outside
- * the pods (routeagent). No member routes such an address of another, so nothing at it answers through a lane.
+ * The prefixes of the other clusters as `unreachable`, looked up for packets that the node sends from an address
+ * outside the pods (routeagent). No member routes such an address of another, so nothing at it answers through a lane.
  */
 export const ROUTE_TABLE_NODE_SENDS = 7318
 /** The kernel's table of the node's own addresses. Our rules look it up; we never change it. */
@@ -174,6 +174,18 @@ export const LANE_MARK = 0x1073
  */
 export const ADMITTED_MARK = 0x2000
 
+/**
+ * Priorities of our XFRM policies, which drop packets of other clusters that ADMITTED_MARK does not admit, also while
+ * our nft tables are missing: what is admitted, and after it everything else
+ * (routeagent/routes/plan-forward-policies.ts). Among the policies that match a packet, the kernel takes the one with
+ * the lowest number. Those of IPsec software have much lower ones: strongSwan's are below 400,000, Libreswan's below
+ * 4,000,000, and Cilium's are 50 and 2,975. So a policy of theirs for the same packets always counts, and ours never
+ * shadows it. Ours are in the direction `fwd` only, without templates, and between prefixes of other clusters and our
+ * pod CIDRs only. We never change a policy of another priority.
+ */
+export const XFRM_PRIORITY_ADMITTED = 4_294_007_310
+export const XFRM_PRIORITY_REFUSED = 4_294_007_311
+
 /** Default address ranges of Sealane (class E, so that no real network uses them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
 export const DEFAULT_CLUSTERSET_IP_RANGE = '245.0.0.0/16'
@@ -219,8 +231,8 @@ export const IP_FORWARDING = 'net/ipv4/ip_forward'
 export const IPV6_FORWARDING = 'net/ipv6/conf/all/forwarding'
 
 /**
- * Whether the reverse-path filter looks up the way back with the mark of the packet. It does so as if the answer came from
- * the device to which the packet goes, so RULE_NOT_ADMITTED would refuse the packets of our own pods.
+ * Whether the reverse-path filter looks up the way back with the mark of the packet. It does so as if the answer came
+ * from the device to which the packet goes, so RULE_NOT_ADMITTED would refuse the packets of our own pods.
  */
 export const SOURCE_VALID_MARK = 'net/ipv4/conf/all/src_valid_mark'
 

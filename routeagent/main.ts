@@ -36,6 +36,7 @@ import {
   NFT_TABLE_NODE,
   VXLAN_DEVICE,
 } from '../model/model.ts'
+import { type ForwardPolicies, formatPolicy } from '../kernel/xfrm/xfrm.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
 import { problemText } from '../model/reasons/reasons.ts'
 import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
@@ -90,6 +91,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Tables of family ip6. */
   readonly nft6: Nft
   readonly sysctl: Sysctl
+  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  readonly forwardPolicies?: ForwardPolicies
   /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing
   /** Absent: the checksum offload of the overlay device stays as it is. */
@@ -153,7 +156,9 @@ export async function runRouteAgent(
   })
   const outside = new OutsidePodsLoop({ ...parts, onChange: () => routes.poke() }, config)
   const podsOutside = (): readonly string[] | undefined => outside.reported
-  const routes = new RouteLoop({ ...parts, probes, unguarded, openConnections, podsOutside, onPlan }, config)
+  const isGuarding = (family: Family): boolean => balancing[family === 4 ? 0 : 1]?.isGuarding() === true
+  const seen = { probes, unguarded, isGuarding, openConnections, podsOutside }
+  const routes = new RouteLoop({ ...parts, ...seen, onPlan }, config)
   const onGuarding = (): void => routes.poke()
   if (deps.connections !== undefined) {
     const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
@@ -368,6 +373,7 @@ export function describeRoutes(plan: NodeRoutePlan): string {
     ...plan.nextHops.groups.map(formatGroup),
     ...plan.routes.map(formatRoute),
     ...plan.rules.map(formatRule),
+    ...(plan.policies ?? []).map(formatPolicy),
   ]
   return `${lines.join('\n')}\n`
 }

@@ -14,10 +14,10 @@ import {
   type ServiceExport,
   type ServiceExportBody,
   type ServiceKey,
+  excludedNamespace,
   isDnsLabel,
   nameHash,
   serviceKey,
-  unexportedNamespace,
 } from '../../model/model.ts'
 import { MAX_SLICE_ADDRESSES, RECORD_FORMS, pairBytes } from '../../model/grammar/grammar.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -306,9 +306,9 @@ function validateExport(
   }
   const selectors = clusterSelectorsProblem(object.spec?.clusterSelectors, exportType(service))
   if (selectors !== undefined) return finding('False', selectors.reason, selectors.message)
-  const why = unexportedNamespace(namespace, namespaces)
+  const why = excludedNamespace(namespace, namespaces)
   if (why !== undefined) {
-    const hint = 'allowedNamespaces of the site file may name it'
+    const hint = 'allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it'
     return finding('False', 'NamespaceNotAllowed', `${title} is not exported: namespace ${namespace} ${why}; ${hint}`)
   }
   if (exposure === 'nothing') {

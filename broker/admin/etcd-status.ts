@@ -59,11 +59,18 @@ export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSig
   })
 }
 
-/** Replicas of an earlier release, which would send members everything: their hosts, or their ids. */
-export async function withoutTopology({ client, keys }: EtcdStore, signal: AbortSignal): Promise<readonly string[]> {
+/** What only replicas of later releases do. */
+type ReplicaAbility = 'keepsToTopology' | 'keepsTokenLabels'
+
+/** Replicas of an earlier release, which do not do that: their hosts, or their ids. */
+export async function replicasWithout(
+  ability: ReplicaAbility,
+  { client, keys }: Pick<EtcdStore, 'client' | 'keys'>,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
   const { kvs } = await client.range(keys.replicas, { action: 'list of brokers', signal })
   return kvs.flatMap(({ key, value }) => {
-    const { keepsToTopology, host } = parseSession(value)
-    return keepsToTopology === true ? [] : [host ?? keys.parseReplica(key)]
+    const session = parseSession(value)
+    return session[ability] === true ? [] : [session.host ?? keys.parseReplica(key)]
   })
 }

@@ -76,7 +76,7 @@ export class MemberCommands {
     this.#audited = { log: state.log, clock, who }
   }
 
-  /** Throws RefusedError. */
+  /** Throws RefusedError, also (TokenLabelsNotSupported) for labels while a replica of an earlier release runs. */
   create(init: TokenInit): Promise<MadeToken> {
     return this.#create('token.create', init, () => undefined)
   }
@@ -106,15 +106,30 @@ export class MemberCommands {
       ...(labels === undefined ? {} : { labels: labelsText(labels) }),
       ...asks,
     }
+    const careless = labels === undefined ? [] : await this.#ignoringLabels()
     return auditedCommand(
       this.#audited,
       { act, ...subject, details },
-      (tx) => this.#make(tx, init, { also, pin }),
+      (tx) => {
+        if (careless.length > 0) throw labelsNotSupported(careless)
+        return this.#make(tx, init, { also, pin })
+      },
       ({ id, expiresAtMs }) => ({
         ...(act === 'token.create' ? { subject: id } : {}),
         details: { ...details, token: id, expires: new Date(expiresAtMs).toISOString() },
       }),
     )
+  }
+
+  /**
+   * Replicas that would grant a join with the token and leave its labels out, so that the member could state others.
+   * One that starts later is not noticed.
+   */
+  async #ignoringLabels(): Promise<readonly string[]> {
+    const { state, signal } = this.#init
+    if (state.etcd === undefined) return []
+    const { replicasWithout } = await import('./etcd-status.ts')
+    return replicasWithout('keepsTokenLabels', state.etcd, signal)
   }
 
   /** `pin` is for a state that no broker of this release has served yet. */
@@ -310,6 +325,11 @@ function checkAllowed(cidrs: readonly string[]): void {
 /** Undefined if there are none. */
 function labelsOf({ labels = {} }: TokenInit): TokenInit['labels'] {
   return Object.keys(labels).length === 0 ? undefined : labels
+}
+
+function labelsNotSupported(replicas: readonly string[]): RefusedError {
+  const text = `labels: expected none while brokers of an earlier release serve this store: ${replicas.join(', ')}`
+  return new RefusedError('TokenLabelsNotSupported', 'labels', text)
 }
 
 /** Throws RefusedError for labels that a member could not have. */

@@ -72,8 +72,8 @@ export class TopologyCommands {
   async #careless(): Promise<readonly string[]> {
     const { state, signal } = this.#init
     if (state.etcd === undefined) return []
-    const { withoutTopology } = await import('./etcd-status.ts')
-    return withoutTopology(state.etcd, signal)
+    const { replicasWithout } = await import('./etcd-status.ts')
+    return replicasWithout('keepsToTopology', state.etcd, signal)
   }
 }
 

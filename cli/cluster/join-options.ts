@@ -78,7 +78,7 @@ export function addJoinKubeOptions(command: Command): Command {
     )
     .option(
       '--allow-namespace <name>',
-      'with --context: also import services of this guarded namespace, such as default or kube-*; may be given several times',
+      'with --context: also export and import services of this guarded namespace, such as default or kube-*; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .option(

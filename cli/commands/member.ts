@@ -184,7 +184,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
 
 function guardRemark(namespace: string, guard: string): string {
   return (
-    `namespace ${namespace} ${guard}: the broker and each importing cluster accept the export only with ` +
+    `namespace ${namespace} ${guard}: this cluster, the broker and each importing cluster accept the export only with ` +
     `--allow-namespace ${namespace}; see the result with sealane show exports\n`
   )
 }

@@ -175,7 +175,7 @@ function remarkNext({ namespace, name, exported }: AddedService, file: string, {
   const guard = guardedNamespace(namespace)
   if (guard !== undefined) {
     output.remark(
-      `namespace ${namespace} ${guard}: other sites import from it only with --allow-namespace ${namespace}\n`,
+      `namespace ${namespace} ${guard}: it is exported and imported only with --allow-namespace ${namespace}\n`,
     )
   }
   if (exported) return

@@ -1,6 +1,7 @@
 /** Checks whether the pods of every node can reach the other clusters. */
 import {
   CONDITION_CHECKSUM_OFFLOAD,
+  CONDITION_CLOSED_WITHOUT_TABLES,
   CONDITION_NODES_ANSWER,
   VXLAN_PORT,
   findCondition,
@@ -31,6 +32,7 @@ export function routeAgents(world: World): readonly Finding[] {
     ...missing(world, agents),
     ...agents.flatMap(failure),
     ...agents.flatMap(offload),
+    ...agents.flatMap(openWithoutTables),
     ...otherPorts(agents),
     ...overlay(world, agents),
   ]
@@ -85,6 +87,15 @@ function offload(agent: SeenAgent): readonly Finding[] {
       ...seenAt(agent, found.lastTransitionTime),
     },
   ]
+}
+
+/** Finds nodes whose pods are open while their nft tables are missing. */
+function openWithoutTables(agent: SeenAgent): readonly Finding[] {
+  const found = findCondition(agent.object.status?.conditions, CONDITION_CLOSED_WITHOUT_TABLES)
+  if (found?.status !== 'False') return []
+  const subject = { kind: 'Node', name: agent.object.metadata.name } as const
+  const about = { reason: 'ForwardPoliciesMissing', severity: 'notice' } as const
+  return [{ ...about, subject, seen: found.message, ...seenAt(agent, found.lastTransitionTime) }]
 }
 
 /**

@@ -17,6 +17,7 @@ export type ChangeKind =
   | 'next-hop-group'
   | 'route'
   | 'rule'
+  | 'forward-policy'
   | 'nft'
   | 'sysctl'
 

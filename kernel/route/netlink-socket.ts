@@ -1,5 +1,5 @@
 /**
- * One rtnetlink socket of this network namespace, based on npm `netlink`: sequential requests, errors as KernelError,
+ * One netlink socket of this network namespace, based on npm `netlink`: sequential requests, errors as KernelError,
  * deadlines, and dumps that are repeated if the kernel reports that they are inconsistent.
  *
  * It uses the message layer of the package, not the typed one, which decodes every attribute it knows, throws if a
@@ -61,7 +61,7 @@ export interface KernelMessage {
 }
 
 export interface Request {
-  /** An RTM_… number. */
+  /** An RTM_… or XFRM_MSG_… number. */
   readonly type: number
   readonly flags?: number
   readonly body: readonly Uint8Array[]
@@ -81,8 +81,9 @@ export class RtnetlinkSocket {
    */
   readonly #queue = new SerialQueue()
 
-  constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS) {
-    this.#socket = openSocket('open a netlink socket')
+  /** Throws KernelError, also if the kernel does not have the protocol. */
+  constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS, protocol: 'route' | 'xfrm' = 'route') {
+    this.#socket = openSocket('open a netlink socket', protocol === 'route' ? Protocol.ROUTE : Protocol.XFRM)
     this.#close = closeAtExit(this.#socket)
     this.#timeoutMs = timeoutMs
     // A lost answer ends with the deadline of its request.

@@ -34,7 +34,14 @@ export {
   formatRule,
   formatRuleDeletion,
 } from './format-ip.ts'
-export { type KernelMessage, NLM_F_DUMP, closeAtExit, errnoError, watchMessages } from './netlink-socket.ts'
+export {
+  type KernelMessage,
+  NLM_F_DUMP,
+  RtnetlinkSocket,
+  closeAtExit,
+  errnoError,
+  watchMessages,
+} from './netlink-socket.ts'
 export {
   type Bucket,
   NO_NEXT_HOP_FEATURES,
@@ -70,9 +77,11 @@ export {
   attributes,
   body,
   nested,
+  readAddress,
   readCString,
   readU16,
   readU32,
+  u16,
   u16be,
   u32,
   u8,

@@ -36,6 +36,12 @@ export const KERNEL_REASONS = {
     todo: 'Install ethtool on this node.',
     shows: [...OFFLOAD, 'output of the command'],
   },
+  ForwardPoliciesMissing: {
+    means:
+      'This node has no XFRM policies, so its pods are open to other clusters while another program has removed the nft tables, for about a second.',
+    todo: 'Load the kernel module xfrm_user, or set `spec.failClosed` in the site file.',
+    shows: ['condition ClosedWithoutTables of RouteAgent', 'log of the routeagent'],
+  },
   'in-not-ours': {
     means: 'A packet from a lane has a destination outside this cluster.',
     todo: STRANGER,

@@ -361,6 +361,12 @@ export const MEMBER_REASONS = {
     todo: 'Upgrade all replicas, then set it again.',
     shows: ADMIN,
   },
+  TokenLabelsNotSupported: {
+    status: 'FailedPrecondition',
+    means: 'A replica of the broker of an earlier release would admit a member without the labels of its join token.',
+    todo: 'Upgrade all replicas, then create the token again.',
+    shows: ADMIN,
+  },
   NotJoined: {
     means: 'The cluster could not join.',
     todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',

@@ -1,19 +1,20 @@
 /**
  * The chains of table sealane_node that decide about packets of other clusters for this cluster's pods. Pure.
  *
- *   lane or overlay ─► access (prerouting -150): for a pod network of ours? ─► admit, or admitted if all pods are exposed
- *   admit: a pod of another node? ─► pass-through, else ─► by-state
+ *   lane or overlay ─► access (prerouting -150): for a pod network of ours? ─► admit, or admitted if all pods are
+ *   exposed admit: a pod of another node? ─► pass-through, else ─► by-state
  *   by-state: an answer, an ICMP error about one ─► admitted; this node's own address ─► admit-node
  *             else ─► ask: @access, @reachable ─► all-members or from-… ─► admitted
  *   passed through, but not over the overlay ─► leaves-nodes (forward -200): no node decides after this one ─► by-state
  *     (only if there is no other gateway)
  *   own pod ─► access-out (prerouting -90): for another cluster? ─► admitted, for the reverse-path filter
+ *   another cluster by other devices ─► access-out: not ours to decide ─► admitted, for the XFRM policies
  *   admitted: sets ADMITTED_MARK, without which the packet is not routed; forward and input clear it
  *
  * Every packet of the caller is looked up, also those of a connection that has begun, unless the policy keeps open
  * connections (keptRules). What is no longer offered ends at once, without a search for its entries in connection
- * tracking. Removing entries would not be enough, because the next packet of the server would make a new entry, to which
- * the packets of the caller were answers.
+ * tracking. Removing entries would not be enough, because the next packet of the server would make a new entry, to
+ * which the packets of the caller were answers.
  */
 import {
   type ElementChange,
@@ -111,6 +112,10 @@ export function accessGuard(table: AccessTable): NftStatement[] {
   const cleared = `meta mark set meta mark & ${hex(MARK_BITS - ADMITTED_MARK)}`
   const strange = strangeMatch(table, pods)
   const outgoing = isFiltered(table) ? `${ip} saddr ${pods} ${ip} daddr @${remote}` : undefined
+  const beside = isClosed(table)
+    ? `iifname != "${LANE_DEVICE_PREFIX}*" ${ip} daddr ${pods} ${ip} saddr @${remote}`
+    : undefined
+  const foreign = [FROM_OTHERS, ...strange, ...(beside === undefined ? [] : [beside])]
   return [
     map(MAP_ACCESS, { kind: 'map', key: `${type} . inet_proto . inet_service`, value: 'verdict' }),
     map(MAP_REACHABLE, { kind: 'map', key: type, value: 'verdict' }),
@@ -143,19 +148,21 @@ export function accessGuard(table: AccessTable): NftStatement[] {
           ],
       ACCESS,
     ),
-    ...(outgoing === undefined
+    ...(outgoing === undefined && beside === undefined
       ? []
       : chain(
           'access-out',
           [
-            `iifname "${VXLAN_DEVICE}" ${outgoing} goto admitted`,
-            `iifname != "${LANE_DEVICE_PREFIX}*" ${outgoing} goto admitted`,
-          ],
+            ...(outgoing === undefined
+              ? []
+              : [`iifname "${VXLAN_DEVICE}" ${outgoing}`, `iifname != "${LANE_DEVICE_PREFIX}*" ${outgoing}`]),
+            ...(beside === undefined ? [] : [beside]),
+          ].map((match) => `${match} goto admitted`),
           OUT,
         )),
     ...chain(
       'unmark-forwarded',
-      [FROM_OTHERS, ...strange, ...(outgoing === undefined ? [] : [outgoing])].map((match) => `${match} ${cleared}`),
+      [...foreign, ...(outgoing === undefined ? [] : [outgoing])].map((match) => `${match} ${cleared}`),
       {
         type: 'filter',
         hook: 'forward',
@@ -164,7 +171,7 @@ export function accessGuard(table: AccessTable): NftStatement[] {
     ),
     ...chain(
       'unmark-received',
-      [FROM_OTHERS, ...strange].map((match) => `${match} ${cleared}`),
+      foreign.map((match) => `${match} ${cleared}`),
       { type: 'filter', hook: 'input', priority: -199 },
     ),
   ]
@@ -243,10 +250,10 @@ export function fixedElements(table: Pick<AccessTable, 'origins' | 'exposure'>):
 }
 
 /**
- * A pod whose node is not known is reached by the routes of the CNI. Its node may enforce nothing, and does not see that
- * the packet came from another cluster. So this node decides, and it tracks what it does not pass on over the overlay.
- * With several gateways, a call and its answers may come by different ones, of which only one knows the connection. Then
- * there is no such rule, and only what pass-through refuses without state is refused.
+ * A pod whose node is not known is reached by the routes of the CNI. Its node may enforce nothing, and does not see
+ * that the packet came from another cluster. So this node decides, and it tracks what it does not pass on over the
+ * overlay. With several gateways, a call and its answers may come by different ones, of which only one knows the
+ * connection. Then there is no such rule, and only what pass-through refuses without state is refused.
  */
 function leavingRule({ family: { nft } }: AccessTable, pods: string): string {
   const passed = `${nft} daddr ${pods} ${nft} daddr != @${SET_OWN_PODS}`
@@ -268,11 +275,15 @@ function passThrough(table: AccessTable): string[] {
 }
 
 /**
- * Whether packets of our own pods must have the mark too. The reverse-path filter of IPv4 looks up the way back as if the
- * answer came from the lane or the overlay, and what comes from there is not routed without it.
+ * Whether packets of our own pods must have the mark too. The reverse-path filter of IPv4 looks up the way back as if
+ * the answer came from the lane or the overlay, and what comes from there is not routed without it.
  */
-function isFiltered({ family, exposure, podCidrs }: AccessTable): boolean {
-  return family.family === 4 && exposure !== 'pods' && podCidrs.length > 0
+function isFiltered(table: AccessTable): boolean {
+  return table.family.family === 4 && isClosed(table)
+}
+
+function isClosed({ exposure, podCidrs }: AccessTable): boolean {
+  return exposure !== 'pods' && podCidrs.length > 0
 }
 
 function transits({ ownPods, exposure }: Pick<AccessTable, 'ownPods' | 'exposure'>): boolean {

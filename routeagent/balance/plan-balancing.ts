@@ -83,8 +83,10 @@ export class BalancePlanner {
 
   setImport(service: ServiceImport): void {
     const key = serviceKey(service.metadata.namespace ?? '', service.metadata.name)
-    if (this.#imports.get(key) === service) return
+    const before = this.#imports.get(key)
+    if (before === service) return
     this.#imports.set(key, service)
+    if (before !== undefined) this.#withdrawn.importChanged(key, before, service)
     this.#withdrawn.importCame(key)
     this.#dirty.add(key)
   }
@@ -353,7 +355,8 @@ export class BalancePlanner {
 
   #winner(port: string): PortPlan | undefined {
     const first = this.#claims.get(port)?.[0]
-    return first === undefined ? this.#withdrawn.planOf(port) : this.#plans.get(first)?.get(port)
+    if (first === undefined) return this.#withdrawn.planOf(port)
+    return this.#withdrawn.within(port, first, this.#plans.get(first)?.get(port))
   }
 }
 

@@ -1,11 +1,14 @@
 /**
- * Open connections of services whose import has gone while this process watched. The exporter's nodes drop the packets
+ * Open connections of services whose import has gone while this process watched, or which one of several clusters
+ * exports no more: it has left `status.clusters` of the import. The exporter's nodes drop the packets
  * of what is no longer offered without a word, so a client would wait for minutes. Its own node ends its TCP and SCTP
  * connections instead (plan-node-table.ts); UDP flows are forgotten (stale-flows.ts). Pure.
  *
- * - An import that was never seen here ends nothing (design rules 2 and 13), and endpoints that go while the import
- *   stays do not either: the importer leaves them out also if it has not heard of their cluster for long.
+ * - An import that was never seen here ends nothing (design rules 2 and 13), and endpoints that go while their cluster
+ *   stays among those of the import do not either: the importer leaves them out also if it has not heard of their
+ *   cluster for long. An import without a status says nothing about its clusters.
  * - Only connections to exporters that say that they drop such packets are ended, and none to this cluster's endpoints.
+ * - A cluster that exports the service again ends nothing more.
  * - An import that comes back at once, as when an object is replaced or the agent mends what a user has deleted, ends
  *   nothing. One that a user deletes while no agent runs does, although its exporter drops nothing: new calls find no
  *   service then either.
@@ -41,7 +44,7 @@ export interface WithdrawnWorld {
 
 /** The endpoints of one cluster behind one port. */
 interface WithdrawnTargets {
-  readonly namespace: string
+  readonly service: ServiceKey
   readonly targets: readonly string[]
   readonly wentMs: number
   /** Waiting: looked at next at this time. Ending: no longer ended from then on. */
@@ -54,6 +57,8 @@ export class WithdrawnPorts {
   readonly #slices = new Map<string, Map<string, { readonly service: ServiceKey; readonly slice: EndpointSlice }>>()
   /** The imports that have gone since the last take(). */
   readonly #imports = new Map<ServiceKey, ServiceImport>()
+  /** The imports that clusters have left since the last take(), as they were, with these clusters. */
+  readonly #left = new Map<ServiceKey, { readonly object: ServiceImport; readonly clusters: Set<string> }>()
   /** By cluster, then by port key, in the order in which they went. */
   readonly #clusters = new Map<string, Map<string, WithdrawnTargets>>()
   /** Ports whose ended connections have changed since the last take(). */
@@ -77,6 +82,25 @@ export class WithdrawnPorts {
     this.#imports.delete(key)
   }
 
+  /** The import stays. Its clusters may have changed. */
+  importChanged(key: ServiceKey, before: ServiceImport, after: ServiceImport): void {
+    const [had, has] = [exporters(before), exporters(after)]
+    if (had === undefined || has === undefined) return
+    for (const cluster of has) if (!had.has(cluster)) this.#clusterCame(key, cluster)
+    for (const cluster of had) {
+      if (has.has(cluster)) continue
+      const left = this.#left.get(key) ?? { object: before, clusters: new Set<string>() }
+      left.clusters.add(cluster)
+      this.#left.set(key, left)
+    }
+  }
+
+  #clusterCame(key: ServiceKey, cluster: string): void {
+    this.#left.get(key)?.clusters.delete(cluster)
+    for (const [port, { service }] of [...(this.#clusters.get(cluster) ?? [])])
+      if (service === key) this.#forget(cluster, port)
+  }
+
   importWent(key: ServiceKey, object: ServiceImport): void {
     this.#imports.set(key, object)
   }
@@ -91,7 +115,9 @@ export class WithdrawnPorts {
    * on, or no longer.
    */
   take(atMs: number, world: WithdrawnWorld): readonly string[] {
-    for (const [key, object] of this.#imports) this.#takeImport(atMs, [key, object], world)
+    for (const [key, { object, clusters }] of this.#left) this.#takeImport(atMs, [key, object, clusters], world)
+    this.#left.clear()
+    for (const [key, object] of this.#imports) this.#takeImport(atMs, [key, object, undefined], world)
     this.#imports.clear()
     for (const [cluster, ports] of this.#clusters)
       for (const [port, one] of [...ports]) if (atMs >= one.dueMs) this.#goOn(atMs, [cluster, port, one], world.stays)
@@ -100,26 +126,26 @@ export class WithdrawnPorts {
     return changed
   }
 
+  /** Takes the clusters that left the import. Undefined: the import has gone. */
   #takeImport(
     atMs: number,
-    [key, object]: readonly [ServiceKey, ServiceImport],
+    [key, object, left]: readonly [ServiceKey, ServiceImport, ReadonlySet<string> | undefined],
     { context, slicesOf, isPlanned, stays }: WithdrawnWorld,
   ): void {
     const byCluster = new Map<string, EndpointSlice[]>()
-    for (const slice of [...slicesOf(key), ...this.#slicesThatWent(key)]) {
+    for (const slice of [...slicesOf(key), ...this.#slicesThatWent(key, left)]) {
       const cluster = endingCluster(slice)
-      if (cluster === undefined || cluster === context.self) continue
+      if (cluster === undefined || cluster === context.self || left?.has(cluster) === false) continue
       byCluster.set(cluster, [...(byCluster.get(cluster) ?? []), slice])
     }
-    const { namespace = '' } = object.metadata
     // The first question has the namespaces read, so that they are known when the time comes.
-    if (byCluster.size === 0 || stays(namespace) === false) return
+    if (byCluster.size === 0 || stays(namespaceOf(key)) === false) return
     for (const [cluster, slices] of byCluster) {
       for (const [port, all] of openTargets(object, slices, context)) {
-        if (isPlanned(port)) continue
+        if (left === undefined && isPlanned(port)) continue
         const targets = all.slice(0, MAX_WITHDRAWN_TARGETS)
         const dueMs = atMs + WITHDRAWN_HOLD_MS
-        this.#remember([cluster, port, { namespace, targets, wentMs: atMs, dueMs, is: 'waiting' }])
+        this.#remember([cluster, port, { service: key, targets, wentMs: atMs, dueMs, is: 'waiting' }])
       }
     }
   }
@@ -139,7 +165,7 @@ export class WithdrawnPorts {
 
   /** The state machine of one cluster's endpoints behind a port: waiting ─► ending ─► forgotten. */
   #goOn(atMs: number, [cluster, port, one]: readonly [string, string, WithdrawnTargets], stays: NamespaceStays): void {
-    const answer = one.is === 'waiting' ? stays(one.namespace) : false
+    const answer = one.is === 'waiting' ? stays(namespaceOf(one.service)) : false
     if (answer === false || (answer === undefined && atMs >= one.wentMs + WITHDRAWN_UNKNOWN_MS)) {
       this.#forget(cluster, port)
       return
@@ -167,17 +193,33 @@ export class WithdrawnPorts {
 
   /** The plan of a port that no service has, if connections to it are ended. */
   planOf(port: string): PortPlan | undefined {
-    const ended = new Set<string>()
-    for (const ports of this.#clusters.values()) {
-      const one = ports.get(port)
-      if (one?.is === 'ending') for (const target of one.targets) ended.add(target)
-    }
+    const ended = this.#endedOf(port)
     return ended.size === 0 ? undefined : { pick: 'random', slots: [], ended: [...ended].sort(), withdrawn: true }
   }
 
-  #slicesThatWent(key: ServiceKey): EndpointSlice[] {
+  /** The plan of a port that the service has, with the connections that are ended to clusters that have left it. */
+  within(port: string, service: ServiceKey, plan: PortPlan | undefined): PortPlan | undefined {
+    const ended = this.#endedOf(port, service)
+    if (plan === undefined || ended.size === 0) return plan
+    for (const slot of plan.slots) ended.delete(slot)
+    return { ...plan, ended: [...new Set([...(plan.ended ?? []), ...ended])].sort() }
+  }
+
+  #endedOf(port: string, service?: ServiceKey): Set<string> {
+    const ended = new Set<string>()
+    for (const ports of this.#clusters.values()) {
+      const one = ports.get(port)
+      if (one?.is !== 'ending' || (service !== undefined && one.service !== service)) continue
+      for (const target of one.targets) ended.add(target)
+    }
+    return ended
+  }
+
+  /** Of these clusters, or of all. */
+  #slicesThatWent(key: ServiceKey, clusters?: ReadonlySet<string>): EndpointSlice[] {
     const found: EndpointSlice[] = []
     for (const [cluster, slices] of this.#slices) {
+      if (clusters?.has(cluster) === false) continue
       for (const [id, { service, slice }] of slices) {
         if (service !== key) continue
         found.push(slice)
@@ -192,4 +234,13 @@ export class WithdrawnPorts {
 /** The exporter of the slice, if it drops packets of open connections once it offers the service no more. */
 function endingCluster(slice: EndpointSlice): string | undefined {
   return endsOpenOf(slice) ? slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] : undefined
+}
+
+/** The clusters that export the service. Undefined: the import does not say. */
+function exporters({ status }: ServiceImport): ReadonlySet<string> | undefined {
+  return status?.clusters === undefined ? undefined : new Set(status.clusters.map(({ cluster }) => cluster))
+}
+
+function namespaceOf(key: ServiceKey): string {
+  return key.slice(0, key.indexOf('/'))
 }

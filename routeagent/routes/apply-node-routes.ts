@@ -34,6 +34,8 @@ import {
   formatLinkDeletion,
 } from '../../kernel/route/route.ts'
 import { type Sysctl, ensureForwarding, restoreForwarding } from '../../kernel/tuning/tuning.ts'
+import type { ForwardPolicies } from '../../kernel/xfrm/xfrm.ts'
+import { removeForwardPolicies } from './forward-guard.ts'
 import type { NodeRoutes } from './plan-node-routes.ts'
 
 export interface ApplyRoutesDeps {
@@ -41,6 +43,8 @@ export interface ApplyRoutesDeps {
   /** Absent: routes have next hops of their own. */
   readonly nextHops?: NextHopTable
   readonly sysctl: Sysctl
+  /** Absent: there are no XFRM policies. */
+  readonly forwardPolicies?: ForwardPolicies | undefined
   /** File that records that the route agent switched IPv4 forwarding on. The file for IPv6 is beside it. */
   readonly forwardingMarker: string
 }
@@ -92,9 +96,11 @@ export async function applyNodeRoutes(
   await guard.removeOthers()
 }
 
-/** Removes everything that applyNodeRoutes() may have created. What depends on the device is removed with it. */
+/** Removes everything that the loop of the routes may have created. What depends on the device is removed with it. */
 export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<void> {
-  const { routes, sysctl, forwardingMarker } = deps
+  const { routes, sysctl, forwardPolicies, forwardingMarker } = deps
+  // Without the tables, which are removed later, these would drop everything.
+  if (forwardPolicies !== undefined) await removeForwardPolicies(forwardPolicies, round, signal)
   await applyRouting(routes, NO_ROUTING, scopeOf(deps), round, signal)
   const links = await round.attempt(() => routes.links(signal))
   let gone = links !== undefined

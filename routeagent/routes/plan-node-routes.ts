@@ -23,6 +23,8 @@ import {
   formatAddress,
   formatPrefix,
   machineRequiredRanges,
+  plannedFamilies,
+  podPrefixes,
   underlayAddresses,
 } from '../../model/addresses/addresses.ts'
 import {
@@ -58,6 +60,8 @@ import {
   ownLanes,
   rangesByFamily,
 } from '../world/world.ts'
+import type { ForwardPolicy } from '../../kernel/xfrm/xfrm.ts'
+import { planForwardPolicies } from './plan-forward-policies.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import {
   type GatewayNode,
@@ -91,6 +95,8 @@ export interface NodeRoutes {
   readonly rules: readonly Rule[]
   /** Rules that are in the kernel before the overlay device, and as long as it is. */
   readonly guard: readonly Rule[]
+  /** XFRM policies, if not all pods are exposed, without failClosed. Undefined if there would be too many. */
+  readonly policies: readonly ForwardPolicy[] | undefined
   /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
@@ -140,6 +146,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     ...withGroups(world, context, [...probes.routes, ...families.flatMap((plan) => plan.routes)]),
     rules: [...probes.rules, ...families.flatMap((plan) => plan.rules)],
     guard: families.flatMap((plan) => plan.guard),
+    policies: forwardPolicies(world, context),
     probed: { address: formatAddress(self.address), nodes: probes.nodes },
     sysctls: families.flatMap((plan) => plan.sysctls),
     paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
@@ -162,6 +169,21 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
       ...validation.refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })),
     ],
   }
+}
+
+/**
+ * As long as there is one policy, the kernel looks each packet up that this node forwards: 0.3 to 0.5 µs, whatever
+ * their number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them.
+ */
+function forwardPolicies(world: NodeRouteWorld, context: RouteContext): readonly ForwardPolicy[] | undefined {
+  const { exposure = 'pods', failClosed = false } = world
+  if (exposure === 'pods' || failClosed) return []
+  const overlay = context.laneDevices.length === 0 ? undefined : VXLAN_DEVICE
+  return planForwardPolicies({
+    remote: context.clusters.flatMap(({ prefixes }) => prefixes),
+    pods: plannedFamilies(ownCluster(world)).flatMap((family) => podPrefixes(ownCluster(world), family)),
+    overlayIndex: world.facts.links.find(({ name }) => name === overlay)?.index,
+  })
 }
 
 /** Routes to other clusters over one next-hop group each. The lane number of a gateway node numbers its hop. */

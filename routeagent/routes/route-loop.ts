@@ -17,6 +17,8 @@ import {
   ownedByNode,
   setCondition,
 } from '../../model/model.ts'
+import type { ForwardPolicies } from '../../kernel/xfrm/xfrm.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
 import { problem, problemText } from '../../model/reasons/reasons.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
 import type { Failure } from '../../runtime/runtime.ts'
@@ -38,6 +40,7 @@ import {
   withFacts,
 } from '../world/world.ts'
 import type { GatewayProbes } from '../probes/probes.ts'
+import { ForwardGuard } from './forward-guard.ts'
 import { type NodeHealth, planNodeHealth } from './plan-node-health.ts'
 import { OverlayOffload } from './overlay-offload.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
@@ -50,6 +53,10 @@ export interface RouteLoopDeps {
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
   readonly checksumOffload?: ChecksumOffload | undefined
+  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  readonly forwardPolicies?: ForwardPolicies | undefined
+  /** Whether the table of the family is in the kernel. */
+  readonly isGuarding: (family: Family) => boolean
   readonly facts: FactsReader
   readonly clock: Clock
   readonly logger: Logger
@@ -83,6 +90,7 @@ export class RouteLoop {
   readonly #config: RouteAgentConfig
   readonly #drift: Drift
   readonly #offload: OverlayOffload | undefined
+  readonly #forwardGuard: ForwardGuard | undefined
   readonly #loop: ReconcileLoop
   /** The last plan, for /debug/plan. */
   plan: NodeRoutePlan | undefined
@@ -98,12 +106,14 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
-    const { checksumOffload: offload, logger } = deps
+    const { checksumOffload: offload, forwardPolicies: policies, logger, isGuarding } = deps
     this.#offload =
       offload === undefined
         ? undefined
         : new OverlayOffload({ offload, logger, setting: config.overlayOffload ?? 'auto' })
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
+    this.#forwardGuard =
+      policies === undefined ? undefined : new ForwardGuard({ policies, logger, isGuarding, drift: this.#drift })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
 
@@ -151,6 +161,7 @@ export class RouteLoop {
     const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
     if (held !== undefined) this.#deps.logger.info('the overlay device joins TCP segments', { command: held })
     await this.#offload?.apply(plan.uplink, signal)
+    await this.#forwardGuard?.apply(plan.policies, signal)
     this.#deps.probes.setNodes(plan.probed.address, plan.probed.nodes)
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure?.message
@@ -230,7 +241,8 @@ export class RouteLoop {
     const kept = before.conditions.filter(({ type }) => nodeStates.size > 0 || type !== CONDITION_NODES_ANSWER)
     const now = this.#deps.clock.now()
     const answers = finding === undefined ? kept : setCondition(kept, finding, now)
-    const conditions = this.#offload?.conditions(answers, now) ?? answers
+    const offloaded = this.#offload?.conditions(answers, now) ?? answers
+    const conditions = this.#forwardGuard?.conditions(offloaded, now) ?? offloaded
     this.#said = { ...before, silentNodes, conditions }
     return health
   }

@@ -1,7 +1,7 @@
 /**
  * Without failClosed: a pod of another member calls 500 times a second what nobody has exported, while the gateway node
- * loses its tables, and the route agents of the gateway node and of a worker end and start without theirs. Nothing
- * answers, and an exported port goes on. The sites are those of test/routeagent/support/calico-sites.ts.
+ * and a worker lose their tables, and the route agents of both end and start without theirs. Nothing answers, and an
+ * exported port goes on. The sites are those of test/routeagent/support/calico-sites.ts.
  */
 import t from 'tap'
 import { withCalicoSites } from '../routeagent/support/calico-sites.ts'
@@ -52,6 +52,8 @@ t.test('a node without its table', { skip, timeout: 150_000 * SLOWNESS }, (t) =>
         'the table of the gateway node deleted': () => gw.exec('nft', [remove]),
         // Until one of the tables is back, nothing translates to addresses of pods.
         'nft flush ruleset on the gateway node': () => gw.exec('nft', ['flush ruleset']),
+        'the table of the worker deleted': () => worker.exec('nft', [remove]),
+        'nft flush ruleset on the worker': () => worker.exec('nft', ['flush ruleset']),
         'the processes of the gateway node end, its table is deleted, and they start': async () => {
           await gwProcess.stop()
           await gw.exec('nft', [remove])

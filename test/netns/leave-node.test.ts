@@ -22,6 +22,7 @@ async function kernel(): Promise<string> {
     'ip -4 rule',
     'ip -4 route show table all',
     'nft list ruleset',
+    'ip xfrm policy list',
     'sysctl net.ipv4.ip_forward',
   ]
   const texts: string[] = []
@@ -39,6 +40,12 @@ route add 10.42.1.0/24 dev sealane-vx table 7310 proto 173
 rule add pref 7310 iif sealane0 table 7310 protocol 173
 rule add pref 7311 table 7311 protocol 173
 rule add pref 7312 table 7312 protocol 173`
+
+/** A policy of IPsec software, and what keeps other clusters out without nft tables. */
+const THEIR_POLICY = 'xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action allow priority 2975 mark 7'
+const OUR_POLICIES = `xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311
+xfrm policy add src fd42:2::/48 dst fd42:1::/48 dir fwd action allow priority 4294007310 mark 0x2000 mask 0x2000
+`
 
 inPrivateNetns(t, import.meta.url, () => {
   t.test('what an earlier membership left is taken out, and nothing else', async (t) => {
@@ -66,10 +73,12 @@ inPrivateNetns(t, import.meta.url, () => {
 
     await here('ip link add other type bridge')
     await here('nft -f -', 'table ip theirs { chain c { }; }')
+    await here(`ip ${THEIR_POLICY}`)
     const before = await kernel()
     await here('ip link del other')
     await makeLane(site.path('state/nodes/gw'))
     await here('ip -batch -', LEFT_OVER)
+    await here('ip -batch -', OUR_POLICIES)
     await here('nft -f -', 'table ip sealane_node { chain c { }; }\ntable ip sealane_gateway { chain c { }; }')
     await here('sysctl -qw net.ipv4.ip_forward=1')
     const boot = (await here('cat /proc/sys/kernel/random/boot_id')).trim()

@@ -19,6 +19,8 @@ interface SessionValue {
   readonly keepsToOffers?: true
   /** The replica gives a record only to members that link with its owner. An earlier release does not. */
   readonly keepsToTopology?: true
+  /** The replica gives a member the labels of its join token. An earlier release ignores them. */
+  readonly keepsTokenLabels?: true
 }
 
 /** Bounds the value of another replica. The number of members of a broker limits its real size. */
@@ -34,13 +36,14 @@ export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
     const found = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
-    const { members, host, version, keepsToOffers, keepsToTopology } = found
+    const { members, host, version, keepsToOffers, keepsToTopology, keepsTokenLabels } = found
     return {
       members: Array.isArray(members) ? members.filter((one) => typeof one === 'string') : [],
       ...(isText(host) ? { host } : {}),
       ...(isText(version) ? { version } : {}),
       ...(keepsToOffers === true ? { keepsToOffers } : {}),
       ...(keepsToTopology === true ? { keepsToTopology } : {}),
+      ...(keepsTokenLabels === true ? { keepsTokenLabels } : {}),
     }
   } catch {
     return { members: [] }

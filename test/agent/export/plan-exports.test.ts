@@ -124,17 +124,25 @@ t.test('which exports are valid', async (t) => {
       'False InvalidServiceType spec.clusterSelectors: the service is headless: expected none, or a service with a cluster IP',
     ],
     [
-      'a guarded namespace, about which the broker decides',
+      'a guarded namespace',
       { exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
+      'False NamespaceNotAllowed Service kube-system/web is not exported: namespace kube-system is a system namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
+    ],
+    [
+      'one that this cluster allows, about which the broker decides then',
+      {
+        ...{ exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
+        access: { ...WORLD.access, namespaces: { allowed: ['kube-system'], excluded: ['kube-system'] } },
+      },
       'True Valid Service kube-system/web can be exported',
     ],
     [
       'an excluded one',
       {
-        ...{ exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
-        access: { ...WORLD.access, namespaces: { excluded: ['kube-system'] } },
+        ...{ exports: [serviceExport('bank', 'web')], services: [service('bank', 'web')] },
+        access: { ...WORLD.access, namespaces: { excluded: ['bank'] } },
       },
-      'False NamespaceNotAllowed Service kube-system/web is not exported: namespace kube-system is among the excludedNamespaces of this cluster; allowedNamespaces of the site file may name it',
+      'False NamespaceNotAllowed Service bank/web is not exported: namespace bank is among the excludedNamespaces of this cluster; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
     ],
     [
       'a name of two labels',

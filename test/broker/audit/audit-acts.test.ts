@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import { operatorActor } from '../../../broker/admin/command-state.ts'
 import { MemberCommands } from '../../../broker/admin/member-commands.ts'
 import { backupBroker } from '../../../broker/recovery/backup.ts'
+import type { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
+import { formatSession } from '../../../broker/store/etcd/replica-session.ts'
 import { openSqliteLog } from '../../../broker/store/sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from '../../../broker/store/state-directory.ts'
 import { localOperator } from '../../../protocol/admin/local-operator.ts'
@@ -236,6 +238,32 @@ t.test('what a broken store refuses leaves no line', async (t) => {
   const commands = new MemberCommands({ state: { log, etcd: undefined, stateDir }, clock, who: WHO, signal })
   await t.rejects(commands.create({}))
   t.same(await harness.lines(), [])
+})
+
+t.test('labels of a token, while a replica would ignore them', async (t) => {
+  const harness = await started(t)
+  const { clock, stateDir, log } = harness
+  const sessions = new Map([['new', formatSession({ members: [], keepsTokenLabels: true })]])
+  const kvs = () => [...sessions].map(([key, value]) => ({ key: Buffer.from(key), value }))
+  const etcd = {
+    client: { range: () => Promise.resolve({ kvs: kvs() }) },
+    keys: { replicas: {}, parseReplica: (key: Buffer) => key.toString() },
+  } as unknown as EtcdStore
+  const { signal } = new AbortController()
+  const commands = new MemberCommands({ state: { log, etcd, stateDir }, clock, who: WHO, signal })
+  t.same((await commands.create({ labels: { region: 'eu' } })).labels, { region: 'eu' }, 'all know them')
+  sessions.set('old-0', formatSession({ members: [], keepsToTopology: true }))
+  await t.rejects(commands.create({ labels: { region: 'eu' } }), {
+    reason: 'TokenLabelsNotSupported',
+    field: 'labels',
+    message: /^labels: expected none while brokers of an earlier release serve this store: old-0$/,
+  })
+  t.ok(await commands.create({}), 'others are made')
+  t.match((await harness.lines()).map(shortLine), [
+    /^token.create ok/,
+    /^token.create refused TokenLabelsNotSupported/,
+    /^token.create ok/,
+  ])
 })
 
 t.test('refusals of one address are bounded, and a member beside it is told', async (t) => {

@@ -10,6 +10,7 @@ t.test('what is written is read', (t) => {
     version: '0.2.0',
     keepsToOffers: true,
     keepsToTopology: true,
+    keepsTokenLabels: true,
   } as const
   t.strictSame(parseSession(formatSession(value)), value)
   t.strictSame(parseSession(Buffer.from('{"members":["c1"]}')), { members: ['c1'] }, 'of an earlier release')

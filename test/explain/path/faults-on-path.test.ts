@@ -179,6 +179,13 @@ const FAULTS: Partial<Readonly<Record<ReasonCode, TwoInit | readonly [TwoInit, e
     here: (at) =>
       agent(at, { conditions: [condition('ChecksumOffload', 'Unknown', 'ChecksumOffloadNotSwitched', 'no ethtool')] }),
   },
+  ForwardPoliciesMissing: [
+    {
+      here: (at) =>
+        agent(at, { conditions: [condition('ClosedWithoutTables', 'False', 'ForwardPoliciesMissing', 'no XFRM')] }),
+    },
+    'REACHABLE',
+  ],
   GatewayNodeUnheard: [
     {
       here: (at) => agent(at, { conditions: [condition('NodesAnswer', 'Unknown', 'GatewayNodeUnheard', 'gw0, gw1')] }),

@@ -1,7 +1,7 @@
 /** Open connections of services that have gone: test/netns/udp-stale-endpoint.test.ts has the packets. */
 import t from 'tap'
 import { ANNOTATION_ENDS_OPEN } from '../../../model/services/service-shares.ts'
-import type { EndpointSlice } from '../../../model/objects.ts'
+import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import { balanceElements } from '../../../routeagent/balance/balance-elements.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
 import {
@@ -169,4 +169,73 @@ t.test('slices of one exporter that went do not push out those of another', asyn
   planner.replaceAll([], [])
   planner.takeChanges(1)
   t.strictSame(endedAt(planner, 1 + WITHDRAWN_HOLD_MS), ENDED, 'and the first of the others is forgotten')
+})
+
+t.test('one of several exporters withdraws the service: its connections alone are ended', async (t) => {
+  const ROMA = ending(slice('web', 'roma', ['244.2.0.5'], PORTS))
+  const by = (...clusters: readonly string[]): ServiceImport => ({
+    ...WEB,
+    status: { clusters: clusters.map((cluster) => ({ cluster })) },
+  })
+  const begun = (slices: readonly EndpointSlice[] = [PARIS, ROMA]): BalancePlanner => {
+    const planner = new BalancePlanner(SERVICE_CONTEXT)
+    planner.replaceAll([by('paris', 'roma')], slices)
+    planner.takeChanges(0)
+    return planner
+  }
+  const http = `${VIP} . tcp . 80`
+  const later = 10 + WITHDRAWN_HOLD_MS
+  for (const isSliceFirst of [true, false]) {
+    const planner = begun()
+    if (isSliceFirst) planner.removeSlice('shop', PARIS.metadata.name)
+    planner.takeChanges(5)
+    planner.setImport(by('roma'))
+    t.strictSame(endedAt(planner, 10), [], 'it may come back at once')
+    planner.removeSlice('shop', PARIS.metadata.name)
+    t.strictSame(endedAt(planner, later), ENDED, isSliceFirst ? 'its slices go first' : 'the import changes first')
+    t.strictSame(planner.ports().get(http)?.slots, ['244.2.0.5 . 8080'], 'new calls find the other one')
+    planner.setImport({ ...by('roma'), spec: { ...WEB.spec, trafficDistribution: 'PreferClose' } })
+    t.strictSame(endedAt(planner, later + 1), ENDED, 'also while the import changes otherwise')
+    t.equal(planner.dueMs, later + WITHDRAWN_MS)
+    t.strictSame(endedAt(planner, later + WITHDRAWN_MS), [])
+    t.equal(planner.dueMs, undefined)
+  }
+
+  const again = begun()
+  again.removeSlice('shop', PARIS.metadata.name)
+  again.setImport(by('roma'))
+  t.strictSame([endedAt(again, 10), endedAt(again, later)], [[], ENDED])
+  again.setImport(by('paris', 'roma'))
+  again.setSlice(PARIS)
+  t.strictSame(endedAt(again, later + 1), [], 'it exports the service again')
+  t.equal(again.dueMs, undefined)
+
+  type Act = (planner: BalancePlanner) => void
+  const goes: Act = (planner) => planner.removeSlice('shop', PARIS.metadata.name)
+  const rows: readonly (readonly [say: string, act: Act, slices?: readonly EndpointSlice[]])[] = [
+    ['its endpoints go, and it still exports the service', goes],
+    ['the import has no status', (planner) => (goes(planner), planner.setImport(WEB))],
+    ['the exporter does not say that it drops them', (planner) => planner.setImport(by('roma')), [SILENT, ROMA]],
+    [
+      'it is back at once',
+      (planner) => {
+        planner.setImport(by('roma'))
+        planner.takeChanges(12)
+        planner.setImport(by('paris', 'roma'))
+      },
+    ],
+  ]
+  for (const [say, act, slices] of rows) {
+    const planner = begun(slices)
+    act(planner)
+    t.strictSame([endedAt(planner, 20), endedAt(planner, 20 + later)], [[], []], say)
+  }
+
+  const last = begun()
+  goes(last)
+  last.setImport(by('roma'))
+  t.strictSame([endedAt(last, 10), endedAt(last, later)], [[], ENDED])
+  last.replaceAll([], [])
+  t.strictSame(endedAt(last, later + 1), ENDED, 'the last one withdraws too')
+  t.strictSame(endedAt(last, later + 1 + WITHDRAWN_HOLD_MS), [...ENDED, `${http} . 244.2.0.5`])
 })

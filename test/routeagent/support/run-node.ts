@@ -19,6 +19,7 @@ import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { SysfsReceiveCoalescing, VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import { RtnetlinkNextHops } from '../../../kernel/route/rtnetlink-next-hops.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
+import { XfrmPolicies } from '../../../kernel/xfrm/xfrm-policies.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
@@ -58,6 +59,7 @@ const common = {
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
+  forwardPolicies: new XfrmPolicies(),
   connections: new Conntrack({ clock }),
   ...(process.env['SEALANE_TEST_TUNED'] === '1'
     ? {

@@ -1,0 +1,69 @@
+/**
+ * Policies that the kernel checks before it forwards a packet (direction `fwd` of XFRM). They belong to the kernel's
+ * IPsec, yet work without it: a policy without templates allows or drops. They are not part of nftables, so
+ * `nft flush ruleset` does not remove them.
+ */
+import { type Family, familyOf } from '../../model/addresses/addresses.ts'
+import { XFRM_PRIORITY_ADMITTED, XFRM_PRIORITY_REFUSED } from '../../model/model.ts'
+import { KernelError } from '../kernel.ts'
+
+/** One policy of ours. The priority follows from the action. */
+export interface ForwardPolicy {
+  /** Prefixes in their canonical form, of one family. */
+  readonly source: string
+  readonly destination: string
+  readonly action: 'allow' | 'block'
+  /** Bits that the mark of a packet must have. Absent: packets with any mark. */
+  readonly mark?: number
+  /** The number of the device by which a packet leaves. Absent: any device. */
+  readonly outputIndex?: number
+}
+
+/** A policy in the kernel, with its number there. */
+export interface ListedPolicy extends ForwardPolicy {
+  readonly index: number
+}
+
+/** All methods throw KernelError, also if this kernel does not have XFRM. */
+export interface ForwardPolicies {
+  /** The policies with our priorities, of both families. */
+  list(signal?: AbortSignal): Promise<readonly ListedPolicy[]>
+  /** Throws EEXIST if there is one with the same prefixes and mark, whatever its priority and its owner. */
+  add(policy: ForwardPolicy, signal?: AbortSignal): Promise<void>
+  /** Removes this one and no other, by its number. Throws ENOENT if there is none. */
+  remove(policy: ListedPolicy, signal?: AbortSignal): Promise<void>
+}
+
+export function priorityOf({ action }: Pick<ForwardPolicy, 'action'>): number {
+  return action === 'allow' ? XFRM_PRIORITY_ADMITTED : XFRM_PRIORITY_REFUSED
+}
+
+export function policyFamily({ destination }: Pick<ForwardPolicy, 'destination'>): Family {
+  return familyOf(destination)
+}
+
+/** The command that adds the policy. */
+export function formatPolicy(policy: ForwardPolicy): string {
+  const { source, destination, action, outputIndex } = policy
+  const device = outputIndex === undefined ? '' : ` dev if${outputIndex}`
+  const rest = `action ${action} priority ${priorityOf(policy)}`
+  return `ip xfrm policy add src ${source} dst ${destination}${device} dir fwd${marked(policy)} ${rest}`
+}
+
+/** The command that removes the policy. */
+export function formatPolicyDeletion(policy: Pick<ListedPolicy, 'index' | 'mark'>): string {
+  return `ip xfrm policy delete index ${policy.index} dir fwd${marked(policy)}`
+}
+
+function marked({ mark }: Pick<ForwardPolicy, 'mark'>): string {
+  if (mark === undefined) return ''
+  const text = `0x${mark.toString(16)}`
+  return ` mark ${text} mask ${text}`
+}
+
+/** Throws KernelError EINVAL. */
+export function checkPolicy(policy: ForwardPolicy): void {
+  const families = [policy.source, policy.destination].map((text) => (text.includes('/') ? familyOf(text) : undefined))
+  if (families[0] === undefined || families[0] !== families[1])
+    throw new KernelError('EINVAL', formatPolicy(policy), 'source and destination: expected prefixes of one family')
+}

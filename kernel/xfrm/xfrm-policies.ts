@@ -1,0 +1,56 @@
+/** The XFRM policies of this network namespace, over netlink. */
+import { RtnetlinkSocket } from '../route/route.ts'
+import {
+  type ForwardPolicies,
+  type ForwardPolicy,
+  type ListedPolicy,
+  checkPolicy,
+  formatPolicy,
+  formatPolicyDeletion,
+} from './forward-policies.ts'
+import {
+  DELETE_POLICY,
+  GET_POLICY,
+  NEW_POLICY,
+  decodePolicy,
+  encodeDelete,
+  encodeList,
+  encodeNew,
+} from './xfrm-codec.ts'
+
+const LIST = 'ip xfrm policy list dir fwd'
+
+export class XfrmPolicies implements ForwardPolicies {
+  readonly #timeoutMs: number | undefined
+  /** Opened with the first request, because a kernel may not have the protocol. */
+  #socket: RtnetlinkSocket | undefined
+
+  constructor({ timeoutMs }: { readonly timeoutMs?: number } = {}) {
+    this.#timeoutMs = timeoutMs
+  }
+
+  async list(signal?: AbortSignal): Promise<readonly ListedPolicy[]> {
+    const messages = await this.#open().dump({ type: GET_POLICY, body: encodeList(), operation: LIST, signal })
+    return messages.flatMap(({ type, data }) => (type === NEW_POLICY ? (decodePolicy(data) ?? []) : []))
+  }
+
+  async add(policy: ForwardPolicy, signal?: AbortSignal): Promise<void> {
+    checkPolicy(policy)
+    const operation = formatPolicy(policy)
+    await this.#open().request({ type: NEW_POLICY, body: encodeNew(policy), operation, signal })
+  }
+
+  async remove(policy: ListedPolicy, signal?: AbortSignal): Promise<void> {
+    const operation = formatPolicyDeletion(policy)
+    await this.#open().request({ type: DELETE_POLICY, body: encodeDelete(policy), operation, signal })
+  }
+
+  close(): void {
+    this.#socket?.close()
+    this.#socket = undefined
+  }
+
+  #open(): RtnetlinkSocket {
+    return (this.#socket ??= new RtnetlinkSocket(this.#timeoutMs, 'xfrm'))
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * Keeps the XFRM policies of plan-forward-policies.ts in the kernel, and reports in the RouteAgent if that is not
+ * possible. A failure stops nothing else: the nft tables decide as long as they exist.
+ */
+import { Round } from '../../kernel/apply/apply.ts'
+import { type Drift, isExists, isNotFound } from '../../kernel/kernel.ts'
+import {
+  type ForwardPolicies,
+  type ForwardPolicy,
+  type ListedPolicy,
+  formatPolicy,
+  formatPolicyDeletion,
+  policyFamily,
+} from '../../kernel/xfrm/xfrm.ts'
+import type { Family } from '../../model/addresses/addresses.ts'
+import {
+  CONDITION_CLOSED_WITHOUT_TABLES,
+  type Condition,
+  MAX_FAILURE_LENGTH,
+  fitText,
+  setCondition,
+} from '../../model/model.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { MAX_FORWARD_POLICIES } from './plan-forward-policies.ts'
+
+const DRIFT = 'forward-policy'
+
+export interface ForwardGuardInit {
+  readonly policies: ForwardPolicies
+  readonly logger: Logger
+  readonly drift: Drift
+  /** Whether the table of the family is in the kernel: without it, no packet has the mark. */
+  readonly isGuarding: (family: Family) => boolean
+}
+
+export class ForwardGuard {
+  readonly #init: ForwardGuardInit
+  /** Undefined until the first run. The condition of an earlier process stays until then. */
+  #known: { readonly why: string | undefined } | undefined
+
+  constructor(init: ForwardGuardInit) {
+    this.#init = init
+  }
+
+  /**
+   * Adds what is missing, and then removes the others. `wanted` is undefined if there would be too many. Failures are
+   * in the condition and in the log. Throws on abort.
+   */
+  async apply(wanted: readonly ForwardPolicy[] | undefined, signal: AbortSignal): Promise<void> {
+    const { logger, drift } = this.#init
+    const round = new Round({ logger, drift })
+    const foreign = await this.#apply(wanted ?? [], round, signal)
+    signal.throwIfAborted()
+    if (round.changes > 0) logger.info('XFRM policies changed', { commands: round.changes })
+    const before = this.#known?.why
+    const why =
+      wanted === undefined
+        ? `the members' prefixes give more than ${MAX_FORWARD_POLICIES} XFRM policies`
+        : (round.failure?.message ?? (foreign === undefined ? undefined : `another program has the policy: ${foreign}`))
+    this.#known = { why }
+    if (why !== undefined && why !== before)
+      logger.warn('pods are open while nft tables are missing', { reason: 'ForwardPoliciesMissing', why })
+  }
+
+  /** The conditions of the RouteAgent, with the one about this. */
+  conditions(list: readonly Condition[], nowMs: number): readonly Condition[] {
+    if (this.#known === undefined) return list
+    const { why } = this.#known
+    const others = list.filter(({ type }) => type !== CONDITION_CLOSED_WITHOUT_TABLES)
+    if (why === undefined) return others
+    const message = fitText(why, MAX_FAILURE_LENGTH)
+    const about = { type: CONDITION_CLOSED_WITHOUT_TABLES, status: 'False', reason: 'ForwardPoliciesMissing' } as const
+    return setCondition(list, { ...about, message }, nowMs)
+  }
+
+  /** Returns a wanted policy that another program has with another priority. */
+  async #apply(wanted: readonly ForwardPolicy[], round: Round, signal: AbortSignal): Promise<string | undefined> {
+    const { policies, isGuarding, drift } = this.#init
+    const listed = await round.attempt(() => policies.list(signal))
+    if (listed === undefined) return undefined
+    const present = new Map(listed.value.map((policy) => [formatPolicy(policy), policy]))
+    const planned = new Set(wanted.map(formatPolicy))
+    const missing = wanted.filter((policy) => !present.has(formatPolicy(policy)) && isGuarding(policyFamily(policy)))
+    const others = listed.value.filter((policy) => !planned.has(formatPolicy(policy)))
+    drift.repaired(DRIFT, 'Missing', drift.had(DRIFT, missing.map(formatPolicy)))
+    drift.repaired(DRIFT, 'Foreign', drift.neverHad(DRIFT, others.map(formatPolicy)))
+    let foreign: string | undefined
+    for (const policy of missing) {
+      const text = formatPolicy(policy)
+      const isForeign = (error: unknown): boolean => {
+        if (isExists(error)) foreign ??= text
+        return isExists(error)
+      }
+      // A packet that is admitted must never meet the second policy without the first one.
+      if (!(await round.change(DRIFT, text, () => policies.add(policy, signal), isForeign))) return foreign
+    }
+    drift.settle(DRIFT, [...[...present.keys()].filter((text) => planned.has(text)), ...missing.map(formatPolicy)])
+    await removePolicies(policies, others, round, signal)
+    return foreign
+  }
+}
+
+/** Removes all policies of ours. A kernel without XFRM has none. Failures are in the round. */
+export async function removeForwardPolicies(
+  policies: ForwardPolicies,
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  let listed
+  try {
+    listed = await policies.list(signal)
+  } catch {
+    signal.throwIfAborted()
+    return
+  }
+  await removePolicies(policies, listed, round, signal)
+}
+
+/** What blocks goes first, so that no admitted packet is dropped in between. */
+async function removePolicies(
+  policies: ForwardPolicies,
+  removed: readonly ListedPolicy[],
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  const sorted = [...removed].sort((a, b) => Number(a.action === 'allow') - Number(b.action === 'allow'))
+  for (const policy of sorted)
+    await round.change(DRIFT, formatPolicyDeletion(policy), () => policies.remove(policy, signal), isNotFound)
+}

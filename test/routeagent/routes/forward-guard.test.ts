@@ -1,0 +1,141 @@
+/** The policies that keep other clusters out while nft tables are missing: planned, kept, reported and removed. */
+import t, { type Test } from 'tap'
+import { Round } from '../../../kernel/apply/round.ts'
+import { Drift } from '../../../kernel/drift.ts'
+import { KernelError } from '../../../kernel/errors.ts'
+import { FakeForwardPolicies } from '../../../kernel/fake/fake-forward-policies.ts'
+import { formatPolicy } from '../../../kernel/xfrm/forward-policies.ts'
+import { parsePrefix } from '../../../model/values/ip.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { describeRoutes } from '../../../routeagent/main.ts'
+import { ForwardGuard, removeForwardPolicies } from '../../../routeagent/routes/forward-guard.ts'
+import { planForwardPolicies } from '../../../routeagent/routes/plan-forward-policies.ts'
+import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { cluster, dualStack, routeWorld } from '../support/site.ts'
+
+function lines(change: Partial<NodeRouteWorld>): string[] {
+  const text = describeRoutes(planNodeRoutes(routeWorld(change)))
+  return text.split('\n').filter((line) => line.includes('xfrm'))
+}
+
+t.test('the plan, by exposure and family', async (t) => {
+  t.strictSame(lines({}), [], 'all pods may be called')
+  t.strictSame(lines({ exposure: 'pods' }), [])
+  t.strictSame(lines({ exposure: 'exports', failClosed: true }), [], 'routing rules drop the same')
+  const admitted = 'dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310'
+  const refused = 'dir fwd action block priority 4294007311'
+  const closed = [
+    `ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 ${admitted}`,
+    `ip xfrm policy add src 244.2.0.0/16 dst 10.42.0.0/16 ${admitted}`,
+    `ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 ${refused}`,
+    `ip xfrm policy add src 244.2.0.0/16 dst 10.42.0.0/16 ${refused}`,
+  ]
+  t.strictSame(lines({ exposure: 'exports' }), closed)
+  t.strictSame(lines({ exposure: 'nothing' }), closed)
+  const clusters = [
+    dualStack(cluster('milano', 1), 'fd42:1::/48'),
+    dualStack(cluster('paris', 2, '244.1.0.0/16'), 'fd42:2::/48'),
+  ]
+  const six = lines({ exposure: 'exports', clusters }).filter((line) => line.includes('fd42'))
+  t.strictSame(six, [
+    `ip xfrm policy add src fd42:2::/48 dst fd42:1::/48 ${admitted}`,
+    `ip xfrm policy add src fd42:2::/48 dst fd42:1::/48 ${refused}`,
+  ])
+})
+
+const prefixes = (...texts: string[]) => texts.map((text) => parsePrefix(text))
+const PODS = prefixes('10.42.0.0/16', 'fd42:1::/48')
+const planned = (remote: readonly string[], overlayIndex?: number) =>
+  planForwardPolicies({ remote: prefixes(...remote), pods: PODS, overlayIndex }) ?? []
+
+t.test('a gateway passes on what leaves by the overlay; contained prefixes and too many', async (t) => {
+  t.strictSame(planned(['244.1.0.0/16', '244.1.7.0/24'], 17).map(formatPolicy), [
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310',
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dev if17 dir fwd action allow priority 4294007310',
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311',
+  ])
+  const many = Array.from({ length: 4097 }, (_, i) => `244.${i >> 8}.${i & 255}.0/24`)
+  t.equal(planForwardPolicies({ remote: prefixes(...many), pods: PODS, overlayIndex: undefined }), undefined)
+})
+
+function stage() {
+  const policies = new FakeForwardPolicies()
+  const logger = new CapturingLogger()
+  const clock = new FakeClock()
+  const guarded = new Set<4 | 6>()
+  const repairs = createMetrics('test').counter({ name: 'sealane_test_total', help: 'x', labels: ['what', 'reason'] })
+  const drift = new Drift({ clock, logger, repairs })
+  const guard = new ForwardGuard({ policies, logger, drift, isGuarding: (family) => guarded.has(family) })
+  const { signal } = new AbortController()
+  return {
+    ...{ policies, logger, guarded, guard, signal },
+    there: async () => (await policies.list()).map(formatPolicy),
+    condition: () => guard.conditions([], 0).map(({ reason, message }) => `${reason}: ${message}`),
+  }
+}
+
+t.test('after the table of the family, and as long as they are planned', async (t) => {
+  const { policies, guarded, guard, signal, there, condition } = stage()
+  const both = planned(['244.1.0.0/16', 'fd42:2::/48'])
+  const [four, six] = [/10\.42/, /fd42/].map((pods) => both.map(formatPolicy).filter((text) => pods.test(text)))
+  await guard.apply(both, signal)
+  t.strictSame(await there(), [], 'without tables')
+  guarded.add(4)
+  await guard.apply(both, signal)
+  t.strictSame(await there(), four)
+  guarded.add(6)
+  await guard.apply(both, signal)
+  t.strictSame([...(await there())].sort(), [...(four ?? []), ...(six ?? [])].sort())
+  guarded.clear()
+  await guard.apply(both, signal)
+  t.equal((await there()).length, 4, 'they stay without tables')
+  const [lost] = await policies.list()
+  if (lost !== undefined) await policies.remove(lost)
+  guarded.add(4).add(6)
+  await guard.apply(both, signal)
+  t.equal((await there()).length, 4, 'restored')
+  await guard.apply(planned(['244.2.0.0/16']), signal)
+  t.match(await there(), [/244\.2.*allow/, /244\.2.*block/], 'what is no longer planned goes')
+  t.strictSame(condition(), [])
+  await guard.apply([], signal)
+  t.strictSame(await there(), [])
+})
+
+t.test(
+  'a kernel without XFRM, a policy of other software, too many: reported, and nothing else fails',
+  async (t: Test) => {
+    const { policies, logger, guarded, guard, signal, condition } = stage()
+    guarded.add(4)
+    policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
+    await guard.apply(planned(['244.1.0.0/16']), signal)
+    await guard.apply(planned(['244.1.0.0/16']), signal)
+    t.match(condition(), [/^ForwardPoliciesMissing: open a netlink socket: Protocol not supported/])
+    t.equal(logger.lines.filter(({ fields }) => fields['reason'] === 'ForwardPoliciesMissing').length, 1, 'logged once')
+    policies.failure = undefined
+    await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'allow', mark: 0x2000 })
+    const theirs = policies.list.bind(policies)
+    policies.list = () => Promise.resolve([])
+    await guard.apply(planned(['244.1.0.0/16']), signal)
+    t.match(condition(), [/another program has the policy: ip xfrm policy add src 244\.1/])
+    policies.list = theirs
+    await guard.apply(undefined, signal)
+    t.match(condition(), [/more than 8192 XFRM policies/])
+    await guard.apply(planned(['244.1.0.0/16']), signal)
+    t.strictSame(condition(), [])
+  },
+)
+
+t.test('leaving: all of ours, and no failure where there is no XFRM', async (t) => {
+  const { policies, logger, guarded, guard, signal, there } = stage()
+  guarded.add(4)
+  await guard.apply(planned(['244.1.0.0/16']), signal)
+  const round = new Round({ logger })
+  await removeForwardPolicies(policies, round, signal)
+  t.strictSame(await there(), [])
+  policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
+  await removeForwardPolicies(policies, round, signal)
+  t.equal(round.failures, 0)
+})
