@@ -63,6 +63,7 @@ const COMMANDS = [
   'service list',
   'status',
   'console',
+  'console serve',
   'diagnose',
   'explain',
   'verify',
