@@ -67,24 +67,39 @@ export class ApiServerProxy {
     const { method = '', url = '', headers } = request
     const path = url.split('?', 1)[0] ?? ''
     this.lines.push(`${method} ${url}`)
-    if (headers.authorization !== 'Bearer user') return status(response, 401, 'Unauthorized')
+    if (headers.authorization !== 'Bearer user') {
+      status(response, 401, 'Unauthorized')
+      return
+    }
     if (path.startsWith(`${SERVICE}/`)) {
-      if (!this.installed) return status(response, 404, 'NotFound')
-      if (this.pod === undefined) return status(response, 503, 'ServiceUnavailable')
-      return this.#pass(request, response, url.slice(SERVICE.length))
+      if (!this.installed) {
+        status(response, 404, 'NotFound')
+        return
+      }
+      if (this.pod === undefined) {
+        status(response, 503, 'ServiceUnavailable')
+        return
+      }
+      this.#pass(request, response, url.slice(SERVICE.length))
+      return
     }
     const account = TOKENS.exec(path)?.[1]
     if (account !== undefined) {
-      if (!this.installed) return status(response, 404, 'NotFound')
+      if (!this.installed) {
+        status(response, 404, 'NotFound')
+        return
+      }
       const { spec } = (await bodyOf(request)) as { spec: { audiences: readonly [string] } }
       const token = this.issue(account, spec.audiences[0])
-      return json(response, 201, {
+      json(response, 201, {
         status: { token, expirationTimestamp: new Date(Date.now() + 600_000).toISOString() },
       })
+      return
     }
     if (path === REVIEWS) {
       const resources = [{ name: 'tokenreviews', kind: 'TokenReview', namespaced: false }]
-      return json(response, 200, { kind: 'APIResourceList', resources })
+      json(response, 200, { kind: 'APIResourceList', resources })
+      return
     }
     if (path === `${REVIEWS}/tokenreviews`) {
       const { spec } = (await bodyOf(request)) as { spec: { token: string; audiences: readonly string[] } }
@@ -92,14 +107,15 @@ export class ApiServerProxy {
       const isValid = known !== undefined && spec.audiences.includes(known.audience)
       const username = `system:serviceaccount:sealane-system:${known?.account ?? ''}`
       const found = isValid ? { authenticated: true, user: { username }, audiences: [known.audience] } : {}
-      return json(response, 201, { kind: 'TokenReview', status: found })
+      json(response, 201, { kind: 'TokenReview', status: found })
+      return
     }
-    return status(response, 404, 'NotFound')
+    status(response, 404, 'NotFound')
   }
 
   #pass(request: IncomingMessage, response: ServerResponse, path: string): void {
-    const headers = { ...request.headers }
-    for (const name of OF_THE_HOP) delete headers[name]
+    const passedOn = Object.entries(request.headers).filter(([name]) => !OF_THE_HOP.includes(name))
+    const headers: IncomingMessage['headers'] = Object.fromEntries(passedOn)
     headers['x-forwarded-host'] = request.headers.host
     headers['x-forwarded-proto'] = 'https'
     headers['x-forwarded-uri'] = `${SERVICE}${path}`
