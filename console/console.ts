@@ -1,8 +1,10 @@
 /** The console: looks at one member, several, or a broker at an interval, and shows what it sees on a page, to browsers that may read it. */
-import { type Clock, SystemClock } from '../reconcile/reconcile.ts'
+import { type Clock, SystemClock, untilAborted } from '../reconcile/reconcile.ts'
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
 import { type ConsoleSource, type ContextSource, lookAtOne, lookAtSeveral } from './looks/looks.ts'
 
+export type { Forward, ForwardedAnswer } from './server/forwarder.ts'
+export { ANSWER_HEADER, Readers, TOKEN_HEADER } from './server/readers.ts'
 export { type PageFiles, readPageFiles } from './server/server.ts'
 export type { ConsoleSource, ContextSource, PathEnds } from './looks/looks.ts'
 export {
@@ -21,14 +23,20 @@ export type ConsoleSources =
   | { readonly source: ConsoleSource; readonly contexts?: undefined }
   | { readonly source?: undefined; readonly contexts: readonly ContextSource[] }
 
-export type ConsoleInit = ConsoleSources &
-  Omit<ConsoleServerInit, 'clock' | 'explain'> & {
-    /** If the port is in use, any other port is as good. */
-    readonly anyPort?: boolean
-    readonly clock?: Clock
-    /** Called once the page can be opened. */
-    readonly onOpen: (url: string) => void
-  }
+interface OpenedInit {
+  /** If the port is in use, any other port is as good. */
+  readonly anyPort?: boolean
+  readonly clock?: Clock
+  /** Called once the page can be opened. */
+  readonly onOpen: (url: string) => void
+}
+
+export type ConsoleInit = ConsoleSources & Omit<ConsoleServerInit, 'clock' | 'explain' | 'forward'> & OpenedInit
+
+/** A console that passes on the answers of another one. */
+export type ForwardedInit = Pick<ConsoleServerInit, 'listen' | 'token' | 'tls'> &
+  Required<Pick<ConsoleServerInit, 'forward'>> &
+  OpenedInit
 
 /**
  * Serves until the signal aborts. With one source, the first look comes before anything is served, and what it throws is
@@ -49,7 +57,18 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
   }
 }
 
-type OpenInit = ConsoleInit & Pick<ConsoleServerInit, 'clock' | 'explain'>
+/** Serves what another console answers until the signal aborts. Throws UserError if the address cannot be used. */
+export async function runForwardedConsole(init: ForwardedInit, signal: AbortSignal): Promise<void> {
+  const server = await open({ ...init, page: new Map(), clock: init.clock ?? new SystemClock() })
+  try {
+    init.onOpen(server.url)
+    await untilAborted(signal)
+  } finally {
+    await server.close()
+  }
+}
+
+type OpenInit = ConsoleServerInit & Pick<OpenedInit, 'anyPort'>
 
 async function open(init: OpenInit): Promise<ConsoleServer> {
   try {

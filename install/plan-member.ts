@@ -5,6 +5,8 @@ import {
   REPLACES_GATEWAYS,
   agentNamespaceAccess,
   clusterAccess,
+  consoleNamespaceAccess,
+  consoleReaders,
   constraintsAccess,
   gatewayNamespaceAccess,
   memberPolicies,
@@ -13,6 +15,8 @@ import {
   userAccess,
 } from './policies/policies.ts'
 import {
+  CONSOLE_PORT,
+  CONSOLE_PORT_NAME,
   DNS_CONTAINER_PORT,
   IDENTITY_SECRET,
   IDENTITY_SECRET_TYPE,
@@ -22,6 +26,7 @@ import {
   SITE_CONFIG,
   SITE_KEY,
   STATUS_PORTS,
+  STATUS_PORT_NAME,
   marked,
   namespaceObject,
   objectName,
@@ -46,6 +51,7 @@ import {
   disruptionBudget,
   gatewayChoiceEnv,
   memberMonitors,
+  metadataOf,
   mountOf,
   nodeNetworkPod,
   onMachines,
@@ -72,6 +78,7 @@ export function planMember(values: InstallValues): readonly InstallPart[] {
     { name: 'gateway', objects: planGateway(values) },
     { name: 'routeagent', objects: planRouteagent(values) },
     { name: 'dns', objects: planDns(values) },
+    { name: 'console', objects: when(values.console.enabled, ...planConsole(values)) },
     { name: 'monitors', objects: memberMonitors(values) },
   ]
   return parts.map(({ name, objects }) => ({ name, objects: marked(objects, values) }))
@@ -113,7 +120,7 @@ function planShared({ member }: InstallValues): readonly ManifestObject[] {
 
 /** Before the workloads, so that their first pods are admitted. */
 function planOpenShift({ member: { namespace } }: InstallValues): readonly ManifestObject[] {
-  return [...nodeConstraints(namespace), ...constraintsAccess(['agent', 'dns'], namespace)]
+  return [...nodeConstraints(namespace), ...constraintsAccess(['agent', 'dns', 'console'], namespace)]
 }
 
 /** GKE rejects critical pods outside kube-system unless a quota allows them. */
@@ -279,6 +286,43 @@ function planDns(values: InstallValues): readonly ManifestObject[] {
     service,
     deployment(place, values.dns.replicas, template),
     disruptionBudget(place),
+    ...networkPolicy(place, values.member.networkPolicies),
+  ]
+}
+
+/** The page behind the API server's proxy. One pod: without it, `sealane console` shows the same with other rights. */
+function planConsole(values: InstallValues): readonly ManifestObject[] {
+  const place: PartRef = { part: 'console', namespace: values.member.namespace }
+  const template = unprivilegedPod({
+    part: 'console',
+    values,
+    pod: values.console,
+    args: ['console', 'serve', '--listen', `0.0.0.0:${CONSOLE_PORT}`],
+    ports: [
+      { name: CONSOLE_PORT_NAME, containerPort: CONSOLE_PORT },
+      { name: STATUS_PORT_NAME, containerPort: STATUS_PORTS.console },
+    ],
+    volumes: [],
+    volumeMounts: [],
+    spec: { affinity: { nodeAffinity: onMachines() } },
+  })
+  const service: ManifestObject = {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: metadataOf(place),
+    spec: {
+      type: 'ClusterIP',
+      selector: selectorLabels('console'),
+      ports: [{ name: CONSOLE_PORT_NAME, port: 443, protocol: 'TCP', targetPort: CONSOLE_PORT_NAME }],
+    },
+  }
+  return [
+    serviceAccount(place),
+    ...clusterAccess(place),
+    ...consoleNamespaceAccess(place.namespace),
+    ...consoleReaders(place.namespace),
+    service,
+    deployment(place, 1, template),
     ...networkPolicy(place, values.member.networkPolicies),
   ]
 }

@@ -55,6 +55,10 @@ export const NOTES: Readonly<Record<string, string>> = {
     'gone: the agent replaces a gateway node that sealane join chose, once it is gone or is being removed; nodes that you labelled stay as they are. missing: it also labels nodes by itself wherever fewer than activeGateways of the site file are gateways, for GitOps. never: it labels none.',
   routeagent: 'Runs on every Linux node that is a machine of its own.',
   'routeagent.statusListen': 'Like gateway.statusListen, port 9473.',
+  console:
+    'The page of sealane console behind the proxy of the API server, read only. Open it: sealane console --cluster.',
+  'console.enabled':
+    'Install it. Whoever has the rights of Role sealane-console-reader in the namespace of the member may read it.',
   metrics: 'Metrics for a monitoring system.',
   'metrics.open':
     'Allow other pods to read /metrics of agent, dns and broker. Otherwise they can read only /healthz and /readyz. PodMonitors also allow it.',

@@ -16,7 +16,8 @@ import { monitoringFiles } from './monitoring-files.ts'
 
 /** The folders below manifests/ that manifestFiles() fills. */
 export const GENERATED_FOLDERS = [
-  ...['base', 'broker', 'broker-replicas', 'chart', 'crds', 'metrics', 'monitoring', 'openshift', 'openshift-broker'],
+  ...['base', 'broker', 'broker-replicas', 'chart', 'console', 'crds', 'metrics', 'monitoring', 'openshift'],
+  'openshift-broker',
 ] as const
 
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
@@ -50,6 +51,7 @@ export function manifestFiles(): ReadonlyMap<string, string> {
     ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
     ...kustomizeFiles('broker-replicas', planBroker(REPLICAS_VALUES)),
     ...metricsComponent(),
+    ...consoleComponent(),
     ...openShiftComponents(),
     ...monitoringFiles(),
     ...chartFiles(),
@@ -89,6 +91,16 @@ function metricsComponent(): [string, string][] {
   ]
 }
 
+/** The console behind the API server's proxy, beside `base`. */
+function consoleComponent(): [string, string][] {
+  const values = { ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled: true } }
+  const part = planMember(values).find(({ name }) => name === 'console')
+  return [
+    ['console/console.yaml', documents(part?.objects ?? [])],
+    ['console/kustomization.yaml', component({ resources: ['console.yaml'] })],
+  ]
+}
+
 /**
  * What OpenShift needs beside `base`, and beside `broker` or `broker-replicas`: the grants, and pods that name theirs. A
  * grant for an account that is missing grants nothing.
@@ -104,7 +116,7 @@ function openShiftComponents(): [string, string][] {
   })
   const patches = {
     member: [
-      ...(['agent', 'dns'] as const).map((part) => patch('Deployment', part)),
+      ...(['agent', 'dns', 'console'] as const).map((part) => patch('Deployment', part)),
       ...(['gateway', 'routeagent'] as const).map((part) => patch('DaemonSet', part)),
     ],
     broker: [...['Deployment', 'StatefulSet'].map((kind) => patch(kind, 'broker')), patch('StatefulSet', 'etcd')],
@@ -118,7 +130,7 @@ function openShiftComponents(): [string, string][] {
 }
 
 /** Parts with Roles of their own, which `base` has. */
-const OWN_ACCESS: ReadonlySet<string> = new Set(['agent', 'gateway', 'routeagent', 'dns'])
+const OWN_ACCESS: ReadonlySet<string> = new Set(['agent', 'gateway', 'routeagent', 'dns', 'console'])
 
 function chartFiles(): [string, string][] {
   const values = placeholders(DEFAULT_VALUES)

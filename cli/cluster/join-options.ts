@@ -28,6 +28,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOption
   readonly gateway?: readonly GatewayOption[]
   readonly gateways?: number
   readonly relay: boolean
+  readonly console: boolean
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
   readonly overlayPort?: number
@@ -43,7 +44,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOption
 export function addJoinKubeOptions(command: Command): Command {
   addMarkOptions(
     addStatusOptions(addImageOptions(command)),
-    ['agent', 'dns', 'gateway', 'routeagent'],
+    ['agent', 'dns', 'gateway', 'routeagent', 'console'],
     'with --context: ',
   )
     .option(
@@ -69,6 +70,11 @@ export function addJoinKubeOptions(command: Command): Command {
     .option(
       '--relay',
       'with --context: let the gateways relay, encrypted end to end, between members that cannot reach each other; they must be reachable at UDP 4600 to 4799',
+      false,
+    )
+    .option(
+      '--console',
+      'with --context: also install the console, for readers with the rights of Role sealane-console-reader; it stays at later joins',
       false,
     )
     .option(
@@ -162,6 +168,7 @@ const KUBE_ONLY = [
   'gateway',
   'gateways',
   'relay',
+  'console',
   'label',
   'allowNamespace',
   'overlayPort',

@@ -1,6 +1,12 @@
 /** The command line of joinCluster(): questions at the terminal, the report of the changes, and the next step. */
 import { formatYaml } from '../../kubeapi/kubeapi.ts'
-import { DEFAULT_VALUES, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/values/values.ts'
+import {
+  DEFAULT_VALUES,
+  IDENTITY_SECRET,
+  IDENTITY_SECRET_TYPE,
+  type InstallValues,
+  objectName,
+} from '../../install/values/values.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import { CLUSTERSET_ZONE, LABEL_VIRTUAL_NODE, MEMBERSHIP_NAME, parseClusterId } from '../../model/model.ts'
 import type { BrokerAdmin } from '../../protocol/admin/admin.ts'
@@ -40,6 +46,11 @@ export type RunJoinOptions = JoinKubeOptions &
     readonly preferLocal?: boolean
   }
 
+function askedValues(options: RunJoinOptions): InstallValues {
+  const console = { ...DEFAULT_VALUES.console, enabled: options.console }
+  return withMarks(withStatus(withImage({ ...DEFAULT_VALUES, console }, options), options), options)
+}
+
 export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, context: CommandContext): Promise<void> {
   const { signal, output } = context
   const clock = new SystemClock()
@@ -47,7 +58,7 @@ export async function runJoinKube(target: KubeTarget, options: RunJoinOptions, c
   const init: JoinClusterInit = {
     token: await tokenFor(options, signal),
     chosen: joinOptions(options),
-    values: withMarks(withStatus(withImage(DEFAULT_VALUES, options), options), options),
+    values: askedValues(options),
     asked: options,
     look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
     dryRun: options.dryRun,

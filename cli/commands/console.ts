@@ -12,23 +12,29 @@ import {
   type KubeTarget,
   LOCAL_SITE,
   type TargetOptions,
+  addKubeOptions,
   addTargetOptions,
   clustersetOption,
   durationOption,
   envOf,
+  kubeTarget,
+  logLevelOption,
   lookTimeoutOption,
   parsed,
   quoted,
   seenOtherwise,
   shellWord,
   stateOption,
+  statusListenOption,
   subcommand,
   targetFlags,
+  targetToAsk,
   targetToSee,
 } from '../context/context.ts'
 import { deniedHere } from './denied.ts'
 import { flowsHere } from './flows.ts'
 import { pagesOption, pagesToAsk } from './status.ts'
+import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import type { ConsoleSource, ConsoleSources, ContextSource } from '../../compose/console/console.ts'
 import type { FactsInit } from '../status/console/console-source.ts'
 
@@ -46,6 +52,7 @@ interface ConsoleOptions extends Omit<TargetOptions, 'context'> {
   readonly bundle?: string
   readonly broker?: string | true
   readonly clusterset?: string
+  readonly cluster: boolean
   readonly listen: HostPort
   readonly tokenFile?: string
   readonly tlsCert?: string
@@ -59,6 +66,9 @@ interface ConsoleOptions extends Omit<TargetOptions, 'context'> {
 /** Adds `sealane console`. */
 export function addConsoleCommand(program: Command, context: CommandContext): void {
   const command = subcommand(program, 'console', TEXT, 'sealane console --context c1 --context c2')
+  // The options of `console serve` have the same names.
+  command.enablePositionalOptions()
+  addServeCommand(command, context)
   addTargetOptions(command, seenOtherwise(LOCAL_SITE), true)
     .addOption(
       new Option('--bundle <file>', 'show a file written by "sealane gather" instead of the live state').conflicts([
@@ -73,6 +83,14 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
     )
     .addOption(clustersetOption())
     .addOption(
+      new Option(
+        '--cluster',
+        'show what the console in the cluster shows (sealane join --console); needs only the rights of Role sealane-console-reader',
+      )
+        .default(false)
+        .conflicts(['bundle', 'site', 'ask', 'interval', 'broker']),
+    )
+    .addOption(
       new Option('--listen <host:port>', 'address of the page; port 0: any; other than loopback needs --token-file')
         .argParser(parsed((text) => parseHostPort(text, '--listen', true)))
         .default(parseHostPort(STANDARD_LISTEN), STANDARD_LISTEN),
@@ -85,6 +103,10 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
     .addOption(durationOption('--interval', 'time between two looks', 2000, { minMs: 1000, maxMs: 3_600_000 }))
     .addOption(lookTimeoutOption(5000))
     .action(async (options: ConsoleOptions) => {
+      if (options.cluster) {
+        await showClusterConsole(command, options, context)
+        return
+      }
       const { readPageFiles, runConsole } = await import('../../compose/console/console.ts')
       const isStandard = command.getOptionValueSource('listen') !== 'cli'
       const access = await readAccess(options)
@@ -97,10 +119,7 @@ export function addConsoleCommand(program: Command, context: CommandContext): vo
         runConsole(
           {
             ...{ ...sources, page, listen: options.listen, anyPort: isStandard, ...access },
-            onOpen: (url) => {
-              context.output.answer(`${url}\n`)
-              if (options.browser) openBrowser(url, context)
-            },
+            onOpen: (url) => shown(url, options, context),
           },
           context.signal,
         )
@@ -150,6 +169,65 @@ async function brokerView(
   if (kube === undefined) return brokerSource(init, context)
   const { contextNames } = await import('../../kubeapi/kube/kubeconfig.ts')
   return brokerSource({ ...init, current: contextNames({ ...kube, env: envOf(context) }).current }, context)
+}
+
+function shown(url: string, { browser }: ConsoleOptions, context: CommandContext): void {
+  context.output.answer(`${url}\n`)
+  if (browser) openBrowser(url, context)
+}
+
+/** Throws UserError for several contexts, and without a cluster. */
+async function showClusterConsole(command: Command, options: ConsoleOptions, context: CommandContext): Promise<void> {
+  const { context: names = [], kubeconfig, listen, timeout: timeoutMs } = options
+  const [name, ...more] = new Set(names)
+  if (more.length > 0) throw new UserError('--cluster: expected at most one --context', { exitCode: 2 })
+  const file = kubeconfig === undefined ? {} : { kubeconfig }
+  const kube = name === undefined ? targetToAsk(command, context) : { ...file, context: name }
+  if (kube === undefined) {
+    throw new UserError('--cluster: expected a cluster', { exitCode: 2, hint: 'name it: --context NAME' })
+  }
+  const access = await readAccess(options)
+  const anyPort = command.getOptionValueSource('listen') !== 'cli'
+  const { withClusterConsole } = await import('../status/console/cluster-console.ts')
+  const { runForwardedConsole } = await import('../../compose/console/console.ts')
+  await withClusterConsole({ kube, timeoutMs }, context, (forward) =>
+    runForwardedConsole(
+      { ...access, forward, listen, anyPort, onOpen: (url) => shown(url, options, context) },
+      context.signal,
+    ),
+  )
+}
+
+interface ServeOptions extends Omit<TargetOptions, 'site'> {
+  readonly listen: HostPort
+  readonly statusListen: readonly string[]
+  readonly logLevel: LogThreshold
+  readonly interval: number
+  readonly timeout: number
+}
+
+const SERVE_TEXT =
+  'Serves the console in a cluster, behind the proxy of its API server, to readers with a token of ServiceAccount ' +
+  'sealane-console-reader. "sealane join --console" installs it, and "sealane console --cluster" shows it.'
+const IN_POD = '~/.kube/config, else the ServiceAccount of this pod'
+
+function addServeCommand(console: Command, context: CommandContext): void {
+  const command = subcommand(console, 'serve', SERVE_TEXT, 'sealane console serve --listen 0.0.0.0:9480')
+  addKubeOptions(command, IN_POD)
+    .addOption(
+      new Option('--listen <host:port>', 'address of the console, which speaks TLS')
+        .argParser(parsed((text) => parseHostPort(text, '--listen', true)))
+        .default(parseHostPort(STANDARD_LISTEN), STANDARD_LISTEN),
+    )
+    .addOption(statusListenOption('address of /readyz and /metrics; may be given several times', '127.0.0.1:9475'))
+    .addOption(durationOption('--interval', 'time between two looks', 2000, { minMs: 1000, maxMs: 3_600_000 }))
+    .addOption(lookTimeoutOption(5000))
+    .addOption(logLevelOption())
+    .action(async ({ kubeconfig, context: name, interval: everyMs, timeout: timeoutMs, ...more }: ServeOptions) => {
+      const kube = kubeTarget({ ...(kubeconfig && { kubeconfig }), ...(name && { context: name }) }) ?? {}
+      const { serveClusterConsole } = await import('../status/console/cluster-console.ts')
+      await serveClusterConsole({ ...more, kube, everyMs, timeoutMs }, context)
+    })
 }
 
 interface PageAccess {

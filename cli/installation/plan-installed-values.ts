@@ -61,6 +61,7 @@ export function installedRefs(values: InstallValues): readonly ManifestObject[] 
     platform: { ...values.platform, openshift: true },
     gateway: { ...values.gateway, statusListen: 'node' },
     routeagent: { ...values.routeagent, statusListen: 'node' },
+    console: { ...values.console, enabled: true },
     metrics: { open: true, podMonitors: { ...podMonitors, enabled: true } },
   }).flatMap((part) => part.objects)
 }
@@ -135,7 +136,14 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
   const gateway = agent === undefined ? defaults.gateway : { ...defaults.gateway, replace: readReplace(agent) }
   const metrics = { open, podMonitors }
-  return withMarks({ ...defaults, ...readMarks(live.values()), member, gateway, metrics }, asked)
+  const console = readConsole(defaults, live)
+  return withMarks({ ...defaults, ...readMarks(live.values()), member, gateway, metrics, console }, asked)
+}
+
+/** A console stays, as it is, whether this join asks for one or not. */
+function readConsole({ console, member }: InstallValues, live: InstalledObjects): InstallValues['console'] {
+  const object = live.get(titleOf({ kind: 'Deployment', namespace: member.namespace, name: objectName('console') }))
+  return object === undefined ? console : { ...readPlacement('console', object), enabled: true }
 }
 
 /** An installation of an earlier release has no such variable, as one with the default. */

@@ -147,7 +147,7 @@ function nodeOf({ spec }: ManifestObject): string | undefined {
 // The progress of the parts of an installation, and the problem of the first part that is missing.
 
 /** A part comes after the parts that it depends on. */
-const PARTS: readonly PartName[] = ['etcd', 'broker', 'agent', 'gateway', 'routeagent', 'dns']
+const PARTS: readonly PartName[] = ['etcd', 'broker', 'agent', 'gateway', 'routeagent', 'dns', 'console']
 
 export interface Progress {
   readonly missing: Missing | undefined

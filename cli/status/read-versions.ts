@@ -58,6 +58,7 @@ async function answered(
 const WORKLOADS: Readonly<Record<Exclude<ComponentName, 'broker'>, string>> = {
   agent: 'Deployment',
   dns: 'Deployment',
+  console: 'Deployment',
   gateway: 'DaemonSet',
   routeagent: 'DaemonSet',
 }

@@ -4,6 +4,7 @@
  * be the console's own. Pure.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
+import type { Reading } from './readers.ts'
 
 /** What is read of a request. */
 export interface AskedRequest {
@@ -27,7 +28,12 @@ export type Admission =
   | { readonly t: 'answer' }
   | { readonly t: 'login' }
   /** `asks`: a person may enter the token. */
-  | { readonly t: 'refused'; readonly code: 400 | 401 | 403 | 405; readonly text: string; readonly asks?: boolean }
+  | {
+      readonly t: 'refused'
+      readonly code: 400 | 401 | 403 | 405 | 503
+      readonly text: string
+      readonly asks?: boolean
+    }
 
 export const LOGIN_PATH = '/login'
 export const COOKIE = 'sealane_console'
@@ -36,6 +42,20 @@ const LOOPBACK_NAMES: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host)
+}
+
+/**
+ * Decides for a console in a cluster, behind the API server's proxy. `reading` is what Readers says. The Host is that of
+ * the API server, so that it says nothing: every request needs a token, and a browser sends none by itself. The command
+ * that asks for the page is no page, so that it has no Origin.
+ */
+export function admitReader({ method, headers }: AskedRequest, reading: Reading): Admission {
+  if (reading === 'stranger') return { t: 'refused', code: 401, text: 'expected the token of a reader' }
+  if (method !== 'GET') return { t: 'refused', code: 405, text: 'only GET' }
+  if (headers['origin'] !== undefined || headers['sec-fetch-site'] !== undefined) {
+    return { t: 'refused', code: 403, text: 'expected the command sealane console --cluster, not a browser' }
+  }
+  return reading === 'reader' ? { t: 'answer' } : { t: 'refused', code: 503, text: 'try again in a moment' }
 }
 
 /** Decides by method, Host, Origin, and then by token. */

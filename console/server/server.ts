@@ -19,8 +19,10 @@ import {
   failedPath,
   wrongPath,
 } from '../state/state.ts'
-import { type Admission, COOKIE, LOGIN_PATH, admit, isLoopback, isSameSecret } from './admission.ts'
+import { type Admission, COOKIE, LOGIN_PATH, admit, admitReader, isLoopback, isSameSecret } from './admission.ts'
 import { EventStreams, type StreamLimits } from './event-streams.ts'
+import { type Forward, Forwarder } from './forwarder.ts'
+import { ANSWER_HEADER, type Readers } from './readers.ts'
 
 export interface ConsoleServerInit {
   /** With port 0 the kernel chooses a port. */
@@ -33,6 +35,10 @@ export interface ConsoleServerInit {
   readonly limits?: Partial<ConsoleLimits>
   /** Explains one call, by facts that are read for it. Undefined: the path is not there. */
   readonly explain?: ((question: AskedPath, signal: AbortSignal) => Promise<PathAnswer>) | undefined
+  /** This console runs in a cluster, behind the API server's proxy: it answers these readers and no browser. */
+  readonly readers?: Readers | undefined
+  /** Where the answers come from, if not from here. */
+  readonly forward?: Forward | undefined
 }
 
 export interface ConsoleLimits extends StreamLimits {
@@ -45,17 +51,20 @@ export interface ConsoleLimits extends StreamLimits {
   readonly explainMs: number
   /** Between two explanations, of all clients together. Only one is made at a time. */
   readonly explainEveryMs: number
+  /** How long a reader follows by one token; then it has to show one again. */
+  readonly readerMs: number
 }
 
 const LIMITS: ConsoleLimits = {
   ...{ clients: 32, everyMs: 250, beatMs: 5000, unreadMs: 10_000 },
-  ...{ connections: 128, answerMs: 10_000, loginMs: 1000, explainMs: 30_000, explainEveryMs: 500 },
+  ...{ connections: 128, answerMs: 10_000, loginMs: 1000, explainMs: 30_000, explainEveryMs: 500, readerMs: 600_000 },
 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_LOGIN_BYTES = 4096
 const TEXT = 'text/plain; charset=utf-8'
 const JSON_TYPE = { 'content-type': 'application/json' }
 const EXPLAIN_PATH = '/api/explain'
+const EVENTS_PATH = '/api/events'
 
 /** No other host, no script but ours, no frame of another page. */
 const HEADERS = {
@@ -85,14 +94,15 @@ export interface ConsoleServer {
  * address cannot be used.
  */
 export async function serveConsolePage(init: ConsoleServerInit): Promise<ConsoleServer> {
-  const { listen, page, clock, token, tls, explain } = init
-  if (!isLoopback(listen.host) && token === undefined) {
+  const { listen, page, clock, token, tls, explain, readers } = init
+  if (!isLoopback(listen.host) && token === undefined && readers === undefined) {
     throw new UserError(`--listen ${formatHostPort(listen)}: other machines can reach this address`, {
       hint: 'name a file with a token: --token-file FILE; or listen on loopback',
     })
   }
   const limits = { ...LIMITS, ...init.limits }
   const streams = new EventStreams(clock, limits)
+  const forwarder = init.forward === undefined ? undefined : new Forwarder(init.forward, limits)
   const scheme = tls === undefined ? 'http' : 'https'
   const session = randomBytes(32).toString('base64url')
   let port = listen.port
@@ -105,16 +115,27 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     const { method = '', url = '', headers } = request
     const path = url.split('?', 1)[0] ?? ''
     for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value)
-    const admission = admit({ method, path, headers }, { scheme, host: listen.host, port, token, session })
-    if (admission.t === 'answer' && path === '/api/events') {
-      if (streams.add(response)) return
+    if (readers !== undefined) response.setHeader(ANSWER_HEADER, '1')
+    const asked = { method, path, headers }
+    const admission =
+      readers === undefined
+        ? admit(asked, { scheme, host: listen.host, port, token, session })
+        : admitReader(asked, await readers.read(asked))
+    // Its end was not heard of during a review.
+    if (response.destroyed) return
+    if (admission.t === 'answer' && path === EVENTS_PATH && forwarder === undefined) {
+      if (streams.add(response)) {
+        if (readers !== undefined) endLater(response)
+        return
+      }
       reply(response, 503, `${limits.clients} pages are open already: close one\n`, { 'retry-after': '10' })
       return
     }
     // Socket timeouts restart with every octet that the client receives.
     const done = new AbortController()
     response.once('close', () => done.abort())
-    const isQuestion = admission.t === 'answer' && path === EXPLAIN_PATH && explain !== undefined
+    const isForwarded = admission.t === 'answer' && forwarder !== undefined
+    const isQuestion = admission.t === 'answer' && path === EXPLAIN_PATH && (explain !== undefined || isForwarded)
     const late = new AbortController()
     const limit = async (): Promise<void> => {
       if (isQuestion) {
@@ -126,11 +147,21 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
       await clock.sleep(limits.answerMs, done.signal)
       response.destroy()
     }
-    void limit().catch(() => undefined)
-    if (admission.t === 'refused') refuse(response, admission)
+    if (!isForwarded || path !== EVENTS_PATH) void limit().catch(() => undefined)
+    if (isForwarded) await forwarder.answer(url, response, AbortSignal.any([done.signal, late.signal]))
+    else if (admission.t === 'refused') refuse(response, admission)
     else if (admission.t === 'login') await login(request, response)
-    else if (isQuestion) await answerPath(url, response, explain, AbortSignal.any([done.signal, late.signal]))
+    else if (isQuestion && explain !== undefined)
+      await answerPath(url, response, explain, AbortSignal.any([done.signal, late.signal]))
     else answerFile(response, path)
+  }
+
+  /** The page opens the stream again, with a token of then. */
+  const endLater = (response: ServerResponse): void => {
+    const done = new AbortController()
+    response.once('close', () => done.abort())
+    const end = (): void => void response.end()
+    void clock.sleep(limits.readerMs, done.signal).then(end, () => undefined)
   }
 
   const answerFile = (response: ServerResponse, path: string): void => {

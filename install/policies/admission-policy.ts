@@ -1,5 +1,5 @@
 /** Builds ValidatingAdmissionPolicies, each with its binding. */
-import { type ManifestObject, type PartName, objectName, partLabels } from '../values/values.ts'
+import { type ManifestObject, type PartName, accountName, objectName, partLabels } from '../values/values.ts'
 
 const GROUP = 'admissionregistration.k8s.io'
 
@@ -93,5 +93,5 @@ export function celList(texts: readonly string[]): string {
 
 /** The user name of a part's ServiceAccount. */
 export function account(namespace: string, part: PartName): string {
-  return `system:serviceaccount:${namespace}:${objectName(part)}`
+  return accountName(namespace, objectName(part))
 }

@@ -4,6 +4,8 @@
  */
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID, PROPERTY_REGION, PROPERTY_ZONE } from '../../model/model.ts'
 import {
+  CONSOLE_PORT_NAME,
+  CONSOLE_READER,
   IDENTITY_SECRET,
   TOKEN_SECRET,
   type ManifestObject,
@@ -104,11 +106,23 @@ const DNS: readonly AccessRule[] = [
   rule(SEALANE, ['clusteraccesspolicies', 'trafficpolicies', 'clustertrafficpolicies'], READ),
 ]
 
+/** What the page shows, and the objects that explain one path. Nothing is written: a review of a token is answered only. */
+const CONSOLE: readonly AccessRule[] = [
+  rule('', ['nodes', 'namespaces', 'services', 'pods'], READ),
+  rule(SLICES, ['endpointslices'], READ),
+  rule(MCS, ['serviceexports', 'serviceimports'], READ),
+  rule(SEALANE, ['memberships', 'clusters', 'endpoints', 'gateways', 'routeagents'], READ),
+  rule(SEALANE, ['accesspolicies', 'clusteraccesspolicies', 'trafficpolicies', 'clustertrafficpolicies'], READ),
+  rule('networking.k8s.io', ['networkpolicies'], READ),
+  rule('authentication.k8s.io', ['tokenreviews'], ['create']),
+]
+
 const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
   agent: AGENT,
   gateway: GATEWAY,
   routeagent: ROUTEAGENT,
   dns: DNS,
+  console: CONSOLE,
 }
 
 export const RBAC_GROUP = 'rbac.authorization.k8s.io'
@@ -157,6 +171,35 @@ export function gatewayNamespaceAccess(namespace: string): readonly ManifestObje
   return namespaceAccess({ part: 'gateway', namespace }, [
     rule('coordination.k8s.io', ['leases'], [...READ, 'create', 'update']),
   ])
+}
+
+/** Beside the objects of the page: the parts of the installation, and their status pages. */
+export function consoleNamespaceAccess(namespace: string): readonly ManifestObject[] {
+  return namespaceAccess({ part: 'console', namespace }, [
+    rule('coordination.k8s.io', ['leases'], READ),
+    rule('apps', ['deployments', 'daemonsets'], READ),
+    rule('', ['pods/proxy'], ['get']),
+  ])
+}
+
+/**
+ * Who may read the console: whoever may make a token of this account. The account has no rights, and no pod runs as it.
+ * The Role is bound to no one; an administrator needs no binding.
+ */
+export function consoleReaders(namespace: string): readonly ManifestObject[] {
+  const metadata = { name: CONSOLE_READER, namespace, labels: partLabels('console') }
+  return [
+    { apiVersion: 'v1', kind: 'ServiceAccount', metadata, automountServiceAccountToken: false },
+    {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'Role',
+      metadata,
+      rules: [
+        rule('', ['serviceaccounts/token'], ['create'], [CONSOLE_READER]),
+        rule('', ['services/proxy'], ['get'], [`https:${objectName('console')}:${CONSOLE_PORT_NAME}`]),
+      ],
+    },
+  ]
 }
 
 export const CLUSTER_DNS_ROLE = `${objectName('agent')}-cluster-dns`

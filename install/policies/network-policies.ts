@@ -5,6 +5,7 @@
  */
 import {
   BROKER_PORT,
+  CONSOLE_PORT,
   DNS_CONTAINER_PORT,
   type ManifestObject,
   STATUS_PORTS,
@@ -24,6 +25,11 @@ const OPEN: Readonly<Partial<Record<PartRef['part'], readonly OpenPort[]>>> = {
     { protocol: 'UDP', port: DNS_CONTAINER_PORT },
     { protocol: 'TCP', port: DNS_CONTAINER_PORT },
     { protocol: 'TCP', port: STATUS_PORTS.dns },
+  ],
+  // The API server calls it from an address that no selector names. Whoever else calls hears nothing without a token.
+  console: [
+    { protocol: 'TCP', port: CONSOLE_PORT },
+    { protocol: 'TCP', port: STATUS_PORTS.console },
   ],
   broker: [
     { protocol: 'TCP', port: BROKER_PORT },

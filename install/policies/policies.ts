@@ -6,6 +6,8 @@ export {
   agentNamespaceAccess,
   clusterAccess,
   clusterDnsAccess,
+  consoleNamespaceAccess,
+  consoleReaders,
   gatewayNamespaceAccess,
   userAccess,
 } from './member-access.ts'

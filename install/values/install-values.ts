@@ -77,6 +77,8 @@ export interface InstallValues extends MarkValues {
     readonly replace: ReplacePolicy
   }
   readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
+  /** The console behind the API server's proxy. */
+  readonly console: PodValues & { readonly enabled: boolean }
   readonly metrics: {
     /**
      * Opens the metrics of agent, dns and broker to every caller that reaches their pods. PodMonitors open them as
@@ -204,6 +206,14 @@ export const DEFAULT_VALUES: InstallValues = {
     nodeSelector: {},
     tolerations: EVERYWHERE,
     priorityClassName: NODE_CRITICAL,
+  },
+  console: {
+    enabled: false,
+    resources: resources('50m', '512Mi', '200Mi'),
+    nodeSelector: {},
+    tolerations: [],
+    // Calls between clusters do not depend on it.
+    priorityClassName: '',
   },
   metrics: { open: false, podMonitors: { enabled: false, interval: '30s', labels: {} } },
   broker: {

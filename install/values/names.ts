@@ -2,7 +2,7 @@
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/model.ts'
 import type { ManifestObject } from './manifest.ts'
 
-export type ComponentName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'
+export type ComponentName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'console' | 'broker'
 export type PartName = ComponentName | 'etcd'
 
 /** Objects that belong together: one file of the Kustomize base, and one template of the chart. */
@@ -28,6 +28,11 @@ export const BROKER_AUTHORITY = 'sealane-broker-authority'
 
 export function objectName(part: PartName): string {
   return `sealane-${part}`
+}
+
+/** The user name of a ServiceAccount. */
+export function accountName(namespace: string, name: string): string {
+  return `system:serviceaccount:${namespace}:${name}`
 }
 
 export function partLabels(part: PartName | 'policies' | undefined): Readonly<Record<string, string>> {
@@ -60,6 +65,14 @@ export const BROKER_PORT = 7443
 /** On the loopback of the broker's pod. */
 export const ADMIN_PORT = 7444
 
+export const CONSOLE_PORT = 9480
+/** The name of this port of the Service and of the container. */
+export const CONSOLE_PORT_NAME = 'console'
+/** Whoever may make a token of this ServiceAccount may read the console. The account itself has no rights. */
+export const CONSOLE_READER = 'sealane-console-reader'
+/** The audience of such tokens. */
+export const CONSOLE_AUDIENCE = 'sealane-console'
+
 /** The name of the container's status port. */
 export const STATUS_PORT_NAME = 'status'
 
@@ -69,6 +82,7 @@ export const STATUS_PORTS = {
   gateway: 9472,
   routeagent: 9473,
   dns: 9474,
+  console: 9475,
 } as const
 
 /** Ports of the etcd that can be installed beside the broker. */

@@ -195,8 +195,8 @@ interface Confinement {
 function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabilities }: Confinement): unknown {
   const { part, values, pod } = init
   const port = STATUS_PORTS[part]
-  const usesSite = part !== 'broker'
-  // Only components that use the API server write objects.
+  const usesSite = part !== 'broker' && part !== 'console'
+  // Only components that have the site file write objects.
   const env = [...(init.env ?? []), ...(usesSite ? objectMarksEnv(values.objects) : [])]
   const container = {
     name: part,
@@ -210,7 +210,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     // The pod's status then contains the reason of a failure, where commands and users look first.
     terminationMessagePolicy: 'FallbackToLogsOnError',
     securityContext: { allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities },
-    volumeMounts: init.volumeMounts,
+    ...(init.volumeMounts.length === 0 ? {} : { volumeMounts: init.volumeMounts }),
   }
   const { labels, annotations } = podMarks(part, values)
   // Restarts the pods when the site file changes, since they read it only once.
@@ -220,7 +220,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
     spec: {
       serviceAccountName: objectName(part),
       // Only components that use the API server get a token.
-      automountServiceAccountToken: usesSite,
+      automountServiceAccountToken: part !== 'broker',
       enableServiceLinks: false,
       priorityClassName: optional(pod.priorityClassName),
       terminationGracePeriodSeconds: 15,
@@ -230,7 +230,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
       tolerations: unlessEmpty(pod.tolerations),
       ...init.spec,
       containers: [container],
-      volumes: init.volumes,
+      ...(init.volumes.length === 0 ? {} : { volumes: init.volumes }),
     },
   }
 }

@@ -7,6 +7,7 @@ import { type KindPlace, type ObjectRef, type ObjectType, groupPath, refOf, reso
 import { KubeError } from './kube-error.ts'
 import { FIELD_MANAGER, NO_OBJECT_MARKS, type ObjectMarks, withObjectMarks } from './write/owned-fields.ts'
 import type { HttpRequest, Reply, HttpClient } from './http/http-client.ts'
+import type { Answer } from './http/server-connection.ts'
 
 /** An object as the server sends it. */
 export interface DynamicObject {
@@ -70,6 +71,35 @@ export interface PodPage {
   readonly port: number
   /** Begins with `/`. */
   readonly path: string
+}
+
+/** A page of a Service's own HTTP server. */
+export interface ServicePage {
+  readonly namespace: string
+  readonly name: string
+  /** How the API server speaks to the Service. It does not verify the certificate. */
+  readonly scheme: 'http' | 'https'
+  /** The name of the port. */
+  readonly port: string
+  /** Begins with `/`, and includes the query. */
+  readonly path: string
+  /** The API server removes `Authorization`, and passes on the rest. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** A token of a ServiceAccount, as a TokenRequest (authentication.k8s.io/v1) gives it. */
+export interface AccountToken {
+  readonly token: string
+  /** RFC 3339. */
+  readonly expires: string
+}
+
+export interface TokenInit {
+  readonly namespace: string
+  readonly account: string
+  readonly audience: string
+  /** At least 600. */
+  readonly seconds: number
 }
 
 const PAGE = 500
@@ -263,6 +293,49 @@ export class DynamicClient {
     return (await this.#ask<unknown>(question, signal)).body
   }
 
+  /**
+   * Sends a GET to a port of a Service through the API server's proxy, once. The caller reads the body of the answer,
+   * as a stream. An answer for which `isOurs` is true is given whatever its status. Needs the permission to get
+   * `services/proxy` of `https:NAME:PORT`.
+   */
+  async openService(page: ServicePage, isOurs: (answer: Answer) => boolean, signal?: AbortSignal): Promise<Answer> {
+    const { namespace, name, scheme, port, path, headers } = page
+    const at = `${scheme}:${name}:${port}`
+    const [shown = ''] = path.split('?', 1)
+    const question: HttpRequest = {
+      verb: 'get',
+      title: `services/proxy ${namespace}/${at}${shown}`,
+      method: 'GET',
+      path: `${resourcePath({ apiVersion: 'v1', plural: 'services' }, namespace)}/${at}/proxy${path}`,
+      accept: '*/*',
+      headers,
+      again: false,
+    }
+    return this.#http.relay(question, isOurs, this.#until(signal))
+  }
+
+  /** Needs the permission to create `serviceaccounts/token` of the account. Throws if the answer has no token. */
+  async requestToken(
+    { namespace, account, audience, seconds }: TokenInit,
+    signal?: AbortSignal,
+  ): Promise<AccountToken> {
+    const question: HttpRequest = {
+      verb: 'create',
+      title: `serviceaccounts/token ${namespace}/${account}`,
+      method: 'POST',
+      path: resourcePath({ apiVersion: 'v1', plural: 'serviceaccounts' }, namespace, account, 'token'),
+      body: {
+        apiVersion: 'authentication.k8s.io/v1',
+        kind: 'TokenRequest',
+        spec: { audiences: [audience], expirationSeconds: seconds },
+      },
+    }
+    const { body } = await this.#ask<TokenAnswer | undefined>(question, signal)
+    const { token, expirationTimestamp: expires } = body?.status ?? {}
+    if (typeof token === 'string' && token !== '' && typeof expires === 'string') return { token, expires }
+    throw new ClusterApiError('Unavailable', `${question.verb} ${question.title}: the answer has no token`)
+  }
+
   async #about(
     verb: string,
     method: HttpRequest['method'],
@@ -304,8 +377,16 @@ export class DynamicClient {
   }
 
   #ask<T>(question: HttpRequest, signal: AbortSignal | undefined): Promise<Reply<T>> {
-    return this.#http.ask<T>(question, signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop]))
+    return this.#http.ask<T>(question, this.#until(signal))
   }
+
+  #until(signal: AbortSignal | undefined): AbortSignal {
+    return signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop])
+  }
+}
+
+interface TokenAnswer {
+  readonly status?: { readonly token?: unknown; readonly expirationTimestamp?: unknown }
 }
 
 function dry({ dryRun }: WriteInit): { dryRun?: string } {

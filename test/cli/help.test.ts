@@ -65,6 +65,7 @@ const COMMANDS = [
   'service list',
   'status',
   'console',
+  'console serve',
   'diagnose',
   'explain',
   'verify',
@@ -146,7 +147,8 @@ t.test('each has help with an example that parses', async (t) => {
 async function problemWith(args: string[]): Promise<string | undefined> {
   const program = buildProgram(new AbortController().signal)
   for (const [, command] of tree(program)) {
-    if (command.commands.length === 0) command.action(() => undefined)
+    // A group has no options of its own. `console` does something, and has a command below it.
+    if (command.commands.length === 0 || command.options.length > 0) command.action(() => undefined)
   }
   return program.parseAsync(args, { from: 'user' }).then(
     () => undefined,

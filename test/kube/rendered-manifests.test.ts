@@ -214,6 +214,7 @@ function otherValues(): InstallValues {
     dns: { replicas: 1, clusterIP: '10.43.0.11', ...pods },
     gateway: { userSpaceWireguard: false, statusListen: 'node', replace: 'never', ...pods },
     routeagent: { statusListen: 'node', ...pods },
+    console: { enabled: true, ...pods },
     metrics: {
       open: true,
       podMonitors: {

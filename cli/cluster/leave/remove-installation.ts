@@ -40,6 +40,7 @@ const ALL_VALUES: InstallValues = {
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
   member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
+  console: { ...DEFAULT_VALUES.console, enabled: true },
   metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 

@@ -35,6 +35,8 @@ export interface FactsInit {
   readonly clock: Clock
   /** The status pages on this machine, for a site. */
   readonly pages: readonly string[]
+  /** Why the calls of a cluster are not read. Absent: they are. */
+  readonly noCalls?: string
 }
 
 interface Flags {
@@ -95,7 +97,7 @@ export function siteSource(
 /** Opens the cluster once for all looks. */
 export function withKubeSource(
   kube: KubeTarget,
-  { flags, pages, timeoutMs, everyMs, clock }: FactsInit & Flags,
+  { flags, pages, timeoutMs, everyMs, clock, noCalls }: FactsInit & Flags,
   context: CommandContext,
   work: (source: MemberSource) => Promise<void>,
 ): Promise<void> {
@@ -111,7 +113,10 @@ export function withKubeSource(
       kept = { shares, atMs }
       return shares
     }
-    const flowsNow = flowsReader(opened, clock, context.signal)
+    const flowsNow =
+      noCalls === undefined
+        ? flowsReader(opened, clock, context.signal)
+        : (): Answer<FlowsFacts> => ({ t: 'none', why: noCalls })
     const facts = async (signal: AbortSignal, isSeen = false): Promise<ConsoleFacts> => {
       const flows = flowsNow(isSeen)
       const [set, shares] = await Promise.all([gather(), sharesNow(signal)])

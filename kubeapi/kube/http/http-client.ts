@@ -31,6 +31,8 @@ export interface HttpRequest extends RequestLine {
   readonly contentType?: string
   /** Default application/json. */
   readonly accept?: string
+  /** Further headers of the request. */
+  readonly headers?: Readonly<Record<string, string>>
   /** False for a request that must not be repeated. Default true. */
   readonly again?: boolean
   readonly timeoutMs?: number
@@ -99,9 +101,17 @@ export class HttpClient {
     return this.#noted(question, () => this.#open(question, signal))
   }
 
-  async #open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
+  /**
+   * Like open(), but an answer for which `isOurs` is true is given to the caller whatever its status: behind the API
+   * server's proxy, another server answers.
+   */
+  relay(question: HttpRequest, isOurs: (answer: Answer) => boolean, signal: AbortSignal): Promise<Answer> {
+    return this.#noted(question, () => this.#open(question, signal, isOurs))
+  }
+
+  async #open(question: HttpRequest, signal: AbortSignal, isOurs?: (answer: Answer) => boolean): Promise<Answer> {
     const answer = await this.#within(question, signal, (limited) => this.#send(question, limited))
-    if (answer.status < 300) return answer
+    if (answer.status < 300 || isOurs?.(answer) === true) return answer
     const body = await this.#within(question, signal, (limited) =>
       // The request's own signal has no limit any more: the body of a watch may take as long as it likes.
       readJson(addAbortSignal(limited, answer.body), MAX_BYTES),
@@ -141,14 +151,18 @@ export class HttpClient {
   }
 
   async #send(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
-    const { method, path, query = {}, body, contentType = 'application/json', accept, verb } = question
+    const { method, path, query = {}, body, contentType = 'application/json', accept, headers, verb } = question
     const parameters = Object.entries(query).flatMap(([name, value]) =>
       value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
     )
     const exchange: Exchange = {
       method,
       path: parameters.length === 0 ? path : `${path}?${parameters.join('&')}`,
-      headers: { ...(body === undefined ? {} : { 'content-type': contentType }), ...(accept && { accept }) },
+      headers: {
+        ...(body === undefined ? {} : { 'content-type': contentType }),
+        ...(accept && { accept }),
+        ...headers,
+      },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     }
     let status = 'none'

@@ -15,6 +15,7 @@ const REQUIRED = 'openshift.io/required-scc'
 const TABLE: Readonly<Record<string, { readonly scc: string; readonly level: Level }>> = {
   agent: { scc: 'nonroot-v2', level: 'restricted' },
   dns: { scc: 'nonroot-v2', level: 'restricted' },
+  console: { scc: 'nonroot-v2', level: 'restricted' },
   broker: { scc: 'nonroot-v2', level: 'restricted' },
   etcd: { scc: 'nonroot-v2', level: 'restricted' },
   'move to etcd': { scc: 'nonroot-v2', level: 'restricted' },

@@ -41,6 +41,7 @@ function combinations(): readonly ValueSet[] {
       routeagent: { ...routeagent, statusListen: 'node' },
       metrics: { ...metrics, open: true },
     }),
+    console: (values) => ({ ...values, console: { ...values.console, enabled: true } }),
     'no user space': (values) => ({ ...values, gateway: { ...values.gateway, userSpaceWireguard: false } }),
     'marks and a site': (values) => ({
       ...values,

@@ -3,8 +3,10 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { KIND_PLACES } from '../../../kubeapi/kube/kinds.ts'
-import { clusterAccess } from '../../../install/policies/member-access.ts'
+import { clusterAccess, consoleNamespaceAccess, consoleReaders } from '../../../install/policies/member-access.ts'
 import type { Kind } from '../../../model/objects.ts'
+import { planMember } from '../../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../../install/values/install-values.ts'
 import { ROOT } from '../../support/source-tree.ts'
 import { PLAIN_SITE_SOURCES } from '../plain-site-sources.ts'
 
@@ -37,6 +39,65 @@ for (const part of ['agent', 'gateway', 'routeagent', 'dns'] as const) {
     }
   })
 }
+
+t.test('the console reads what its page shows, and no Secret, and writes nothing', async (t) => {
+  const place = { part: 'console', namespace: 'sealane-system' } as const
+  const [role] = clusterAccess(place)
+  const [own] = consoleNamespaceAccess(place.namespace)
+  const rules = [role, own].flatMap((one) => (one?.['rules'] ?? []) as readonly Rule[])
+  const sources = ['kube-facts.ts', 'path/gather-path.ts', 'console/console-source.ts'].map((name) =>
+    readFileSync(join(ROOT, 'cli/status', name), 'utf8'),
+  )
+  const asked = (Object.keys(KIND_PLACES) as Kind[]).filter((kind) =>
+    sources.some((text) => new RegExp(`'${kind}'|KIND_PLACES\\.${kind}\\b`).test(text)),
+  )
+  t.ok(asked.includes('Gateway') && asked.includes('AccessPolicy'), 'the sources name kinds')
+  for (const kind of asked) t.ok(allows(rules, kind, 'list'), `it may list ${kind}`)
+  const written = rules.flatMap(({ resources, verbs }) =>
+    verbs.some((verb) => !['get', 'list', 'watch'].includes(verb)) ? resources : [],
+  )
+  t.same(written, ['tokenreviews'], 'which are answered, and not stored')
+  const named = rules.flatMap(({ resources }) => resources)
+  for (const never of ['secrets', 'configmaps', 'pods/exec', 'pods/log', 'pods/portforward', '*']) {
+    t.notOk(named.includes(never), never)
+  }
+})
+
+t.test('a reader of the console may make a token for it and call it, and nothing else', async (t) => {
+  const [account, role] = consoleReaders('sealane-system')
+  t.match(account, { kind: 'ServiceAccount', automountServiceAccountToken: false })
+  t.same(role?.['rules'], [
+    {
+      ...{ apiGroups: [''], resources: ['serviceaccounts/token'], verbs: ['create'] },
+      resourceNames: ['sealane-console-reader'],
+    },
+    {
+      ...{ apiGroups: [''], resources: ['services/proxy'], verbs: ['get'] },
+      resourceNames: ['https:sealane-console:console'],
+    },
+  ])
+})
+
+t.test('the console is installed on request alone', async (t) => {
+  const named = (enabled: boolean): string[] =>
+    planMember({ ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled } })
+      .flatMap(({ objects }) => objects)
+      .filter(({ metadata }) => /sealane-console/.test(metadata.name))
+      .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+  t.same(named(false), [])
+  t.same(named(true), [
+    'ServiceAccount sealane-console',
+    'ClusterRole sealane-console',
+    'ClusterRoleBinding sealane-console',
+    'Role sealane-console',
+    'RoleBinding sealane-console',
+    'ServiceAccount sealane-console-reader',
+    'Role sealane-console-reader',
+    'Service sealane-console',
+    'Deployment sealane-console',
+    'NetworkPolicy sealane-console',
+  ])
+})
 
 function followedKinds(part: keyof typeof STARTED_BY): Kind[] {
   const folder = join(ROOT, part)

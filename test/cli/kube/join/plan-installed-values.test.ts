@@ -54,6 +54,7 @@ function otherValues(): InstallValues {
       replace: 'never',
     },
     routeagent: { ...DEFAULT_VALUES.routeagent, ...pod('4'), statusListen: 'node' },
+    console: { ...pod('5'), enabled: true },
   }
 }
 
