@@ -2,8 +2,7 @@
  * Opens the drivers of this node's kernel for one task and closes them after it. In a container, /proc/sys and /sys are
  * read-only. Two variables tell where their writable parts are mounted (install/plan-member.ts).
  */
-import { Conntrack } from '../kernel/conntrack/conntrack.ts'
-import { NetlinkPacketLog } from '../kernel/nflog/nflog.ts'
+import { Conntrack, NetlinkPacketLog } from '../kernel/nfnetlink/nfnetlink.ts'
 import { NftSession } from '../kernel/nft/nft.ts'
 import {
   type BridgePorts,

@@ -2,7 +2,7 @@
  * Counts once a minute how many connections the pods of this node have with pods of other clusters. These would break
  * if this cluster got global addresses. Each connection of a pod is tracked and counted only on the pod's own node.
  */
-import type { ConnectionTable } from '../kernel/conntrack/conntrack.ts'
+import type { ConnectionTable } from '../kernel/nfnetlink/nfnetlink.ts'
 import { type Prefix, addressBits, aggregate, ofFamily } from '../model/addresses/addresses.ts'
 import { type OpenConnections, isWorthReporting } from '../model/model.ts'
 import { type Clock, ReconcileLoop } from '../reconcile/reconcile.ts'

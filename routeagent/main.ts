@@ -1,7 +1,6 @@
 /** The route agent of one node: routes to the gateways, and balancing of clusterset IPs on the client's node. */
 import { Round } from '../kernel/apply/apply.ts'
-import type { CallLookup, ConnectionTable, FlowTable } from '../kernel/conntrack/conntrack.ts'
-import type { PacketLog } from '../kernel/nflog/nflog.ts'
+import type { CallLookup, ConnectionTable, FlowTable, PacketLog } from '../kernel/nfnetlink/nfnetlink.ts'
 import { type Nft, formatNft, removeTable, sweepTraces } from '../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../kernel/probing/probing.ts'
 import {

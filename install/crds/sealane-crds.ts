@@ -15,7 +15,7 @@ import {
 import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom-resource.ts'
 
 /** Increased with every change of a schema. An installer never replaces a higher revision. */
-export const CRD_REVISION = 15
+export const CRD_REVISION = 16
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
 export interface SealaneKind {

@@ -12,7 +12,7 @@ import type {
   FlowTable,
   TrackedConnection,
   TranslatedFlow,
-} from '../conntrack/conntrack.ts'
+} from '../nfnetlink/nfnetlink.ts'
 import { KernelError } from '../kernel.ts'
 
 export class FakeConnections implements ConnectionTable, FlowTable, CallLookup {

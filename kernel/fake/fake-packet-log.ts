@@ -1,6 +1,6 @@
 /** Logged packets in memory: a test logs them. */
 import { KernelError } from '../kernel.ts'
-import type { LoggedPacket, PacketLog } from '../nflog/nflog.ts'
+import type { LoggedPacket, PacketLog } from '../nfnetlink/nfnetlink.ts'
 
 export class FakePacketLog implements PacketLog {
   readonly #listeners = new Map<number, (packet: LoggedPacket) => void>()

@@ -2,7 +2,7 @@
  * Samples of the packets that the access rules refuse: who called whom, at which port, and why. The kernel limits and
  * copies them (access-chains.ts); nothing else of a packet is read. The last ones are kept for `sealane show denied`.
  */
-import type { LoggedPacket, PacketLog } from '../../kernel/nflog/nflog.ts'
+import type { LoggedPacket, PacketLog } from '../../kernel/nfnetlink/nfnetlink.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
 import { containsAddress, familyOf, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
 import { type EndpointSlice, LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, NFLOG_GROUP } from '../../model/model.ts'

@@ -1,6 +1,6 @@
 /** Statements and words that the chains of both directions share. Pure. */
 import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft.ts'
-import { COPIED_BYTES } from '../../kernel/nflog/nflog.ts'
+import { COPIED_BYTES } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { NFLOG_GROUP, NFT_TABLE_NODE } from '../../model/model.ts'
 import { ACCESS_DROP_REASONS, type AccessDropReason, nodeDropCounter } from '../world/world.ts'
 

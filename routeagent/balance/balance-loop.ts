@@ -3,9 +3,8 @@
  * the elements of the services that changed. A check of the kernel every RESYNC_MS repairs changes by other programs.
  * While the cluster has no pods of the family, there is no table.
  */
-import type { FlowTable } from '../../kernel/conntrack/conntrack.ts'
+import type { FlowTable, PacketLog } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { KernelError } from '../../kernel/kernel.ts'
-import type { PacketLog } from '../../kernel/nflog/nflog.ts'
 import type { Nft, NftStatement } from '../../kernel/nft/nft.ts'
 import { plannedFamilies } from '../../model/addresses/addresses.ts'
 import { MEMBERSHIP_NAME, NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'

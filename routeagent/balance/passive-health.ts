@@ -12,8 +12,7 @@
  * What was under way to a target that is left out is forgotten: the client's next SYN, after a second or two, goes to
  * another one. Connections that were answered stay.
  */
-import type { FlowTable, TranslatedFlow } from '../../kernel/conntrack/conntrack.ts'
-import type { LoggedPacket, PacketLog } from '../../kernel/nflog/nflog.ts'
+import type { FlowTable, LoggedPacket, PacketLog, TranslatedFlow } from '../../kernel/nfnetlink/nfnetlink.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
 import type { Family } from '../../model/addresses/addresses.ts'
 import { NFLOG_GROUPS_REFUSALS, type ServiceKey } from '../../model/model.ts'

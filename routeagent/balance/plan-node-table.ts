@@ -8,7 +8,7 @@ import {
   elementDiff,
   elementStatements,
 } from '../../kernel/nft/nft.ts'
-import { COPIED_BYTES, COPIED_BYTES_OF_ERROR } from '../../kernel/nflog/nflog.ts'
+import { COPIED_BYTES, COPIED_BYTES_OF_ERROR } from '../../kernel/nfnetlink/nfnetlink.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import {
   type Address,

@@ -16,7 +16,7 @@
  * too. A port that no import is known to have, and that this process has not seen go, keeps its
  * flows (design rule 2).
  */
-import type { FlowTable, TranslatedFlow } from '../../kernel/conntrack/conntrack.ts'
+import type { FlowTable, TranslatedFlow } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'

@@ -5,8 +5,7 @@
  * it does not count. Single entries are looked up: events of connection tracking would come for each call of the node.
  * Bounded.
  */
-import type { AnswerEnds, CallLookup, EntryState } from '../../kernel/conntrack/conntrack.ts'
-import type { LoggedPacket } from '../../kernel/nflog/nflog.ts'
+import type { AnswerEnds, CallLookup, EntryState, LoggedPacket } from '../../kernel/nfnetlink/nfnetlink.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type CallBegun, keyOf, keyOfAnswer } from './call-samples.ts'
 import { FOLLOW_HOURS, HEARD_SECONDS, MAX_FOLLOWED } from './plan-flows-table.ts'

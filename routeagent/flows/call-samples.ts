@@ -2,7 +2,7 @@
  * Makes lines and connect times of the calls that the kernel samples: it logs the first packet of a call and the packet
  * that answers or refuses it. Both have the address of the server, not of the service that was called. Pure; bounded.
  */
-import type { LoggedPacket } from '../../kernel/nflog/nflog.ts'
+import type { LoggedPacket } from '../../kernel/nfnetlink/nfnetlink.ts'
 import type { FlowLine, FlowParties } from '../../model/model.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'

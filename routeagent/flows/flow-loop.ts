@@ -12,8 +12,7 @@ import {
   formatNft,
   removeTable,
 } from '../../kernel/nft/nft.ts'
-import type { CallLookup } from '../../kernel/conntrack/conntrack.ts'
-import type { LoggedPacket, PacketLog } from '../../kernel/nflog/nflog.ts'
+import type { CallLookup, LoggedPacket, PacketLog } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { KernelError, type KernelErrorCode, isNotFound } from '../../kernel/kernel.ts'
 import {
   type Family,

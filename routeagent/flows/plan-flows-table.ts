@@ -21,7 +21,7 @@ import {
   elementDiff,
   elementStatements,
 } from '../../kernel/nft/nft.ts'
-import { COPIED_BYTES_OF_ERROR } from '../../kernel/nflog/nflog.ts'
+import { COPIED_BYTES_OF_ERROR } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { LANE_DEVICE_PREFIX, NFLOG_GROUP_FLOWS, NFT_TABLE_FLOWS } from '../../model/model.ts'
 import type { AddressFamily } from '../world/world.ts'
 

@@ -9,7 +9,7 @@ import type {
   ConnectionTable,
   FlowTable,
   TranslatedFlow,
-} from '../../kernel/conntrack/connection-table.ts'
+} from '../../kernel/nfnetlink/connection-table.ts'
 import { formatAddress, parsePrefix } from '../../model/values/ip.ts'
 import { eventually } from '../support/eventually.ts'
 

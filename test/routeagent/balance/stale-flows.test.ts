@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
-import type { TranslatedFlow } from '../../../kernel/conntrack/connection-table.ts'
+import type { TranslatedFlow } from '../../../kernel/nfnetlink/connection-table.ts'
 import { KernelError } from '../../../kernel/errors.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'

@@ -1,8 +1,8 @@
 /** How sampled calls end. What the kernel logs and forgets: test/lanes/flows.test.ts. */
 import t from 'tap'
-import type { EntryState } from '../../../kernel/conntrack/connection-table.ts'
+import type { EntryState } from '../../../kernel/nfnetlink/connection-table.ts'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
-import type { LoggedPacket } from '../../../kernel/nflog/packet-log.ts'
+import type { LoggedPacket } from '../../../kernel/nfnetlink/packet-log.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CallEnds, MOST_LOOKUPS } from '../../../routeagent/flows/call-ends.ts'
 import { type CallBegun, keyOf } from '../../../routeagent/flows/call-samples.ts'

@@ -1,7 +1,7 @@
 /** Messages as the kernel sends them; test/lanes/access.test.ts has real ones. */
 import fc from 'fast-check'
 import t from 'tap'
-import { decodeLogged, encodeFollowRequest, readHeaders } from '../../../kernel/nflog/log-codec.ts'
+import { decodeLogged, encodeFollowRequest, readHeaders } from '../../../kernel/nfnetlink/log-codec.ts'
 import { addressBytes, body } from '../../../kernel/route/rtnetlink-codec.ts'
 
 const GROUP = 7310

@@ -7,7 +7,7 @@ import {
   encodeCallsRequest,
   encodeListRequest,
   rangeOf,
-} from '../../../kernel/conntrack/ctnetlink-codec.ts'
+} from '../../../kernel/nfnetlink/ctnetlink-codec.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { type Attribute, addressBytes, body, u8 } from '../../../kernel/route/rtnetlink-codec.ts'
 
