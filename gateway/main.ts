@@ -14,7 +14,7 @@ import { isPublicName } from '../model/lanes/lanes.ts'
 import { DEFAULT_LOOP, unlessAborted, untilDone } from '../reconcile/reconcile.ts'
 import { proxyChoice } from '../runtime/proxy/proxy.ts'
 import { messageOf } from '../runtime/runtime.ts'
-import { Probing, sizeHints } from './health/health.ts'
+import { Probing, sizeHints, watchSleeping } from './health/health.ts'
 import {
   LANE_GUARD,
   LaneLoop,
@@ -118,6 +118,11 @@ async function serve(
   const portMapping = () => portMappings.view
   const reports = new StatusLoop(deps, { config, metrics, probing, lanes, rotation, publicName, relays, portMapping })
   const renewal = startRenewal(deps, { config, probing, lanes, onChange: () => reports.poke() }, signal)
+  const sleeping = {
+    devices: () => lanes.plan?.lanes.lanes,
+    health: () => probing.health(),
+    sleeping: probing.sleeping,
+  }
   status.readiness('gateway', () => lanes.notReady)
   status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
   const stopFollowing = lanes.follow()
@@ -132,6 +137,7 @@ async function serve(
       name?.run(signal),
       relays.run(signal),
       portMappings.run(signal),
+      watchSleeping(deps, sleeping, signal),
     ])
   } finally {
     stopFollowing()

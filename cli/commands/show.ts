@@ -147,7 +147,7 @@ const connections: View<ConnectionRow> = {
     { title: 'LANE', cell: (row) => String(row.lane) },
     { title: 'CLUSTER', cell: (row) => row.cluster },
     { title: 'FAR LANE', cell: (row) => String(remoteLaneOf(row)) },
-    { title: 'STATE', cell: (row) => row.state },
+    { title: 'STATE', cell: ({ state, asleep }) => (state === 'up' && asleep === true ? 'up, asleep' : state) },
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
     {
       title: 'RUNG',

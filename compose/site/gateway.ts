@@ -58,14 +58,15 @@ export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Pr
   })
 }
 
-const DAY_MS = 24 * 3_600_000
+const MINUTE_MS = 60_000
+const DAY_MS = 24 * 60 * MINUTE_MS
 
 type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
 
 async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
   const { config, node, membership, heartbeatMs } = site
   const { observedAddress } = await membership(signal)
-  const { keyRotationDays } = config
+  const { keyRotationDays, linkSleepMinutes } = config
   return (lanes) =>
     gatewayConfig({
       node,
@@ -76,6 +77,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       failClosed: config.failClosed,
       heartbeatMs,
       ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
+      ...(linkSleepMinutes === undefined ? {} : { sleepAfterMs: linkSleepMinutes * MINUTE_MS }),
       lanes,
     })
 }

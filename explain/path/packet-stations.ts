@@ -247,7 +247,7 @@ function linkName({ node, connection }: Link): string {
 
 /** Cable, way, round trip, sizes and loss of a link. */
 function linkText(here: MemberView, { connection, gateway }: Link): string {
-  const { rttMs, mtu, loss, usingAddress } = connection
+  const { rttMs, mtu, loss, usingAddress, asleep } = connection
   const device = gateway.object.status?.lanes.find(
     (one) => one.lane === connection.lane && (one.remoteLane ?? one.lane) === remoteLaneOf(connection),
   )
@@ -257,6 +257,7 @@ function linkText(here: MemberView, { connection, gateway }: Link): string {
     ...(rttMs === undefined ? [] : [`RTT ${rttMs} ms`]),
     ...(mtu === undefined ? [] : [`packets up to ${mtu} bytes`]),
     ...(loss === undefined || loss === 0 ? [] : [`${Math.round(loss * 100)} % lost`]),
+    ...(asleep === true ? ['asleep: the next packet wakes it'] : []),
   ].join(', ')
 }
 

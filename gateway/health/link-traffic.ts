@@ -27,7 +27,7 @@ export const BUSY_MS = 10_000
 /**
  * What the device counts for a probe of 32 octets: IPv4 and UDP, padded to 64, and WireGuard's 32 (its paper, 5.4.6).
  */
-const PROBE_BYTES_COUNTED = 96
+export const PROBE_BYTES_COUNTED = 96
 /** A handshake and a keepalive (148, 92 and 32 octets), and a probe that is under way between two readings. */
 const SPARE_BYTES = 400
 /** Padded probes that the device has counted and this process has not read yet. */
@@ -62,8 +62,12 @@ export class BusyLinks {
   }
 
   isBusy(key: string): boolean {
-    const busyAtMs = this.#links.get(key)?.busyAtMs ?? -Infinity
-    return this.#clock.monotonic() - busyAtMs < BUSY_MS
+    return this.#clock.monotonic() - this.busyAtMs(key) < BUSY_MS
+  }
+
+  /** When traffic was last seen, in milliseconds of the monotonic clock. -Infinity: never. */
+  busyAtMs(key: string): number {
+    return this.#links.get(key)?.busyAtMs ?? -Infinity
   }
 }
 

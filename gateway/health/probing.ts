@@ -12,11 +12,12 @@ import { remoteLaneOf } from '../../model/lanes/lanes.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type Failure, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { type LaneState, linkKey } from '../cable/cable.ts'
+import { linkKey } from '../cable/cable.ts'
 import type { LanePlan, PlannedLink } from '../links/links.ts'
 import { type GatewayConfig, type GatewayMetrics, clusterOfKey, healthKey, laneLabels } from '../world/world.ts'
 import { FlapDamping } from './flap-damping.ts'
 import { BusyLinks } from './link-traffic.ts'
+import { type DeviceReading, SleepingLinks } from './sleeping-links.ts'
 
 interface CountedLink {
   readonly cluster: string
@@ -93,6 +94,7 @@ export class Probing {
   readonly #busy: BusyLinks
   readonly #damping: FlapDamping
   readonly #transitions: TransitionCounts
+  readonly sleeping: SleepingLinks
   #running: RunningProber | undefined
 
   constructor(deps: ProbingDeps, config: GatewayConfig) {
@@ -107,6 +109,12 @@ export class Probing {
       },
     })
     this.#transitions = new TransitionCounts(deps.metrics)
+    this.sleeping = new SleepingLinks({
+      clock: deps.clock,
+      logger: deps.logger,
+      sleep: (key) => this.#running?.prober.sleep(key),
+      wake: (key) => this.#running?.prober.wake(key),
+    })
   }
 
   /**
@@ -124,8 +132,10 @@ export class Probing {
     if (device === undefined) return
     this.#running ??= this.#start(device)
     const peers = links.map(probedLink)
+    const keys = new Set(peers.map(({ key }) => key))
     this.#running.prober.setPeers(peers, up)
-    this.#damping.keep(new Set(peers.map(({ key }) => key)))
+    this.#damping.keep(keys)
+    this.sleeping.keep(keys)
   }
 
   /** What is known of each far end, by healthKey(). */
@@ -151,14 +161,10 @@ export class Probing {
   }
 
   /**
-   * Takes the present counts of the devices: a link with traffic is probed more often. `before` is health() from before
-   * the devices were read.
+   * Takes the present counts of the devices: a link with traffic is probed more often, and one without for `sleepMs`
+   * falls asleep. `sleepMs` is sleepAfterMs().
    */
-  measure(
-    devices: readonly LanePlan[],
-    states: ReadonlyMap<number, LaneState>,
-    before: ReadonlyMap<string, MeasuredPeer>,
-  ): void {
+  measure({ devices, states, before, askedMs }: Omit<DeviceReading, 'after'>, sleepMs: number | undefined): void {
     const health = this.health()
     this.#busy.look(
       devices.flatMap(({ remoteLane, links }) =>
@@ -170,6 +176,8 @@ export class Probing {
         }),
       ),
     )
+    if (sleepMs !== undefined)
+      this.sleeping.settle({ devices, states, askedMs, before, after: health }, sleepMs, this.#busy)
   }
 
   /** Clusters with traffic over a link of this node in the last seconds, as of the last measure(). */
@@ -186,6 +194,7 @@ export class Probing {
     this.#running?.stop()
     this.#running = undefined
     this.#damping.close()
+    this.sleeping.keep(new Set())
   }
 
   #start(device: LanePlan): RunningProber {
@@ -211,6 +220,7 @@ export class Probing {
           this.#deps.onSuspect()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
+        onQuestion: ({ key }) => this.sleeping.onQuestion(key),
         onReceipt: ({ key }, notice) => this.#deps.onReceipt?.(key, notice),
         onSize: ({ cluster, number: remoteLane }) => {
           const sendSize = this.health().get(healthKey(remoteLane, cluster))?.sendSize

@@ -295,6 +295,7 @@ function connection(
       ? { message: joinedText(upMessage(lane, health), relayedMessage(init, planned, relay)) }
       : trouble(init, { lane, planned, link, state })),
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
+    ...(state === 'up' && health?.asleep === true ? { asleep: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
     usingNat: isBehindNat(planned, link?.at),
     ...relay,

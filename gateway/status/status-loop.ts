@@ -29,7 +29,7 @@ import {
 } from '../world/world.ts'
 import { DropCounts } from '../nft/nft.ts'
 import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
-import { HeardLinks, type LinkHealth, type Probing } from '../health/health.ts'
+import { HeardLinks, type LinkHealth, type Probing, sleepAfterMs } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
 import type { PortMappingView, Relays } from '../reach/reach.ts'
@@ -112,10 +112,11 @@ export class StatusLoop {
     const { lanes } = plan.lanes
     this.#driver ??= (await cable.driver(signal)).name
     const remoteLanes = lanes.map(({ remoteLane }) => remoteLane)
-    const before = probing.health()
+    const [before, askedMs] = [probing.health(), clock.monotonic()]
     const laneStates = await cable.observe(remoteLanes, lanes.flatMap(plannedLinks), signal)
     this.#heard.look(laneStates.values())
-    probing.measure(lanes, laneStates, before)
+    const sleepMs = sleepAfterMs(config.sleepAfterMs, this.#deps.api.cache('Cluster').list().length)
+    probing.measure({ devices: lanes, states: laneStates, askedMs, before }, sleepMs)
     const health = probing.health()
     const publicName = this.#init.publicName?.()
     const portMapping = this.#init.portMapping?.()

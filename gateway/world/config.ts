@@ -64,6 +64,11 @@ export interface GatewayConfig {
   readonly rotateMs: number
   /** Age at which a key is replaced. 0: never because of its age. */
   readonly keyMaxAgeMs: number
+  /**
+   * A link that carried nothing for this long sleeps. 0: none does. Absent: after 10 minutes, in clustersets with more
+   * than 50 members (sleepAfterMs()).
+   */
+  readonly sleepAfterMs?: number
   /** Gateway.status is written at once when a connection changes its state, and otherwise at most this often. */
   readonly statusMs: number
   /** Gateway.status is written at least this often. All components of a cluster use the same value. */
@@ -138,6 +143,9 @@ export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
   }
   if (!(Number.isInteger(config.keyMaxAgeMs) && config.keyMaxAgeMs >= 0))
     throw new GatewayConfigError('keyMaxAgeMs', config.keyMaxAgeMs, 'a whole number, or 0')
+  const { sleepAfterMs = 0 } = config
+  if (!(Number.isInteger(sleepAfterMs) && sleepAfterMs >= 0))
+    throw new GatewayConfigError('sleepAfterMs', sleepAfterMs, 'a whole number, or 0')
   checkHeartbeat(config.heartbeatMs)
   return config
 }

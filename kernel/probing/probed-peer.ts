@@ -88,8 +88,12 @@ export interface MeasuredPeer {
   readonly kernelOnly: boolean
   /** Number of probe packets received from the far end and sent to it. */
   readonly probes: number
+  /** Number of those that were sent to it. */
+  readonly sentProbes: number
   /** Octets of the padded probes among them, as IP packets. */
   readonly paddedOctets: number
+  /** True if no questions are sent to it: Prober.sleep(). Its state is that of before. */
+  readonly asleep: boolean
   /**
    * Octets of the largest packet that reaches the far end, and of the largest that arrives from it. Absent if not
    * known.
@@ -105,9 +109,12 @@ export interface PeerEntry<P> {
   readonly health: PeerHealth
   readonly stats: ProbeStats
   sequence: number
-  /** Number of packets received and sent. */
+  /** Number of packets received and sent, and of those that were sent. */
   probes: number
+  sentProbes: number
   paddedOctets: number
+  /** True if no questions are sent. */
+  asleep: boolean
   /** Undefined if sizes are not probed. */
   size: PathSize | undefined
   /** What answered the last question: the far process, or only its kernel. */
@@ -150,7 +157,9 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
     stats: new ProbeStats(),
     sequence: 0,
     probes: 0,
+    sentProbes: 0,
     paddedOctets: 0,
+    asleep: false,
     size: undefined,
     answered: 'no',
     kernelOnly: false,
@@ -163,7 +172,8 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
   return entry
 }
 
-export function measured({ health, stats, size, kernelOnly, probes, paddedOctets }: PeerEntry<unknown>): MeasuredPeer {
+export function measured(entry: PeerEntry<unknown>): MeasuredPeer {
+  const { health, stats, size, kernelOnly, probes, sentProbes, paddedOctets, asleep } = entry
   const { is: state, sinceMs } = health.state
   const [sendSize, receiveSize] = [size?.sent, size?.received]
   return {
@@ -173,7 +183,9 @@ export function measured({ health, stats, size, kernelOnly, probes, paddedOctets
     figures: stats.figures(),
     kernelOnly,
     probes,
+    sentProbes,
     paddedOctets,
+    asleep,
     isTryingSizes: size?.isTrying === true,
     ...(sendSize === undefined ? {} : { sendSize }),
     ...(receiveSize === undefined ? {} : { receiveSize }),

@@ -114,6 +114,32 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     for (const { peer, size } of this.#peers.values()) if (keys.has(peer.key)) size?.suspect(what)
   }
 
+  /**
+   * Sends no more questions to the far end with this key, until wake(). It keeps its state, and its questions are
+   * answered. Does nothing unless it is up.
+   */
+  sleep(key: string): void {
+    const entry = this.#entryOf(key)
+    if (entry?.health.state.is !== 'up') return
+    entry.asleep = true
+    stopEntry(entry)
+  }
+
+  /** Asks this far end again, at once. Does nothing if it does not sleep. */
+  wake(key: string): void {
+    const entry = this.#entryOf(key)
+    if (entry?.asleep !== true) return
+    entry.asleep = false
+    // The silence since the last answer was meant, and shows nothing about the path.
+    entry.health.onAnswer()
+    entry.size?.start()
+    if (this.#running) this.#turn(entry, 0, () => this.#ask(entry))
+  }
+
+  #entryOf(key: string): PeerEntry<P> | undefined {
+    return [...this.#peers.values()].find(({ peer }) => peer.key === key)
+  }
+
   /** Probes until the signal aborts. */
   run(signal: AbortSignal): Promise<void> {
     this.#running = true
@@ -145,7 +171,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       entry.size = undefined
     } else if (entry.size === undefined) {
       entry.size = this.#newSize(entry, sizes)
-      if (entry.health.state.is === 'up') entry.size.start()
+      if (entry.health.state.is === 'up' && !entry.asleep) entry.size.start()
     } else entry.size.setBounds(sizes)
   }
 
@@ -292,6 +318,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 
   #sendCounted(entry: PeerEntry<P>, bytes: Buffer): void {
     count(entry, bytes)
+    entry.sentProbes += 1
     this.#socket?.send(bytes, entry.peer.address, this.#init.port)
   }
 
@@ -348,6 +375,7 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
         this.#sendCounted(entry, encodeProbe({ ...probe, type: 'answer' }))
         // The received question shows that the path works, before the next regular question does.
         if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+        this.#deps.onQuestion?.(entry.peer)
         return
       case 'sizedQuestion':
         entry.size?.onReport(probe.carries)
@@ -430,6 +458,8 @@ interface ProberDeps<P extends ProbedPeer> {
   readonly onNotice?: (peer: P, notice: Notice) => boolean
   /** Called for a receipt of a notice that this process sent. */
   readonly onReceipt?: (peer: P, notice: Notice) => void
+  /** Called after a question of a far end was answered: it is awake. */
+  readonly onQuestion?: (peer: P) => void
   /** Called likewise when the size of packets that pass changes. */
   readonly onSize?: (peer: P) => void
   /** True if traffic flowed to the far end in the last seconds. */

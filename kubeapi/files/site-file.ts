@@ -91,6 +91,11 @@ export interface SiteConfig {
   readonly activeGateways: number
   /** The age at which a gateway rotates its key; 0 turns rotation by age off. Undefined: the gateway's default. */
   readonly keyRotationDays?: number
+  /**
+   * Minutes without traffic after which a link sleeps; 0: never. Undefined: the gateway's default, which depends on the
+   * size of the clusterset.
+   */
+  readonly linkSleepMinutes?: number
   /** Ports of the nodes that pods of other clusters may connect to. */
   readonly openHostPorts: readonly OpenPort[]
   /** Where nodes that do not see the folder of the site reach it: `address:port`. Empty if there are none. */
@@ -174,6 +179,7 @@ const siteSchema = z.strictObject(
         ).default([]),
         activeGateways: integer(1, MAX_LANE + 1).optional(),
         keyRotationDays: integer(0, 3650).optional(),
+        linkSleepMinutes: integer(0, 1440).optional(),
         openHostPorts: list(openHostPort).default([]),
         hub: z.strictObject({ listen: list(hubAddress).default([]) }, { error: 'a map' }).default({ listen: [] }),
         overlay: z
@@ -427,6 +433,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
     })),
     activeGateways: spec.activeGateways ?? DEFAULT_ACTIVE_GATEWAYS,
     ...(spec.keyRotationDays === undefined ? {} : { keyRotationDays: spec.keyRotationDays }),
+    ...(spec.linkSleepMinutes === undefined ? {} : { linkSleepMinutes: spec.linkSleepMinutes }),
     openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
     hub: { listen: spec.hub.listen },
     overlay: { port: spec.overlay?.port ?? VXLAN_PORT, checksumOffload: spec.overlay?.checksumOffload ?? 'auto' },

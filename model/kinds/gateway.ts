@@ -57,6 +57,11 @@ const CONNECTION = map(
     held: flag(
       'True if the connection is up but unstable, so that traffic uses other connections if there are any.',
     ).optional(),
+    /**
+     * True if the connection is up, carries nothing, and is not probed until it carries something again. Absent means
+     * false.
+     */
+    asleep: flag('True if the connection is up but idle, so that it is not probed until the next packet.').optional(),
     /** The address:port that the tunnel uses; absent while it is not known. */
     usingAddress: text('Remote address:port that the tunnel currently uses; absent if unknown.', {
       maxLength: 128,

@@ -27,6 +27,7 @@ const GATEWAY: KubeObject = {
         endpoint: 'paris-gw-0',
         state: 'up',
         message: '',
+        asleep: true,
         usingAddress: '198.51.100.7:4500',
         usingNat: true,
         rttMs: 12.345,
@@ -104,7 +105,7 @@ paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1N
 `,
     connections: `
 NODE  LANE  CLUSTER  FAR LANE  STATE       ADDRESS            RUNG              RTT  LOSS        MTU  HANDSHAKE  HEARD  MESSAGE
-gw    0     paris    0         up          198.51.100.7:4500  direct, NAT  12.35 ms   5 %  1440/1216   61 s ago      -
+gw    0     paris    0         up, asleep  198.51.100.7:4500  direct, NAT  12.35 ms   5 %  1440/1216   61 s ago      -
 gw    0     tokyo    1         connecting  -                  -                   -     -          -          -      -  no answer yet
 `,
     services: `

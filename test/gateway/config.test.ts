@@ -55,6 +55,7 @@ const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
   [{ observedAddress: 'me' }, 'gateway observedAddress "me": expected an IPv4 or IPv6 address such as 10.42.0.7'],
   [{ heartbeatMs: 999 }, 'gateway heartbeatMs 999: expected a whole number from 1000 to 10000'],
   [{ heartbeatMs: 10_001 }, 'gateway heartbeatMs 10001: expected a whole number from 1000 to 10000'],
+  [{ sleepAfterMs: -1 }, 'gateway sleepAfterMs -1: expected a whole number, or 0'],
   [{ probeIntervalMs: 0 }, 'gateway probeIntervalMs 0: expected a whole number above 0'],
 ]
 

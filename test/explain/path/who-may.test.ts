@@ -122,5 +122,6 @@ t.test('the topology lets the two link through hubs alone', async (t) => {
       .flatMap(({ message, notes }) => [message, ...notes])
       .join()
   t.match(linkTexts({ usingRelay: 'riga' }), /relayed by riga, by the topology/)
+  t.match(linkTexts({ asleep: true }), /asleep: the next packet wakes it/)
   t.match(linkTexts(DOWN), /by the topology only relays of oslo, riga may carry the links/)
 })

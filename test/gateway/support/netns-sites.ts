@@ -35,6 +35,8 @@ export interface SiteInit {
   readonly lane: { readonly lane: number; readonly publicAddress?: string }
   readonly observedAddress?: string
   readonly openPorts?: readonly OpenPort[]
+  /** GatewayConfig.sleepAfterMs */
+  readonly sleepAfterMs?: number
   /** Membership.spec.exposure. Absent: as of a member that never stated it. */
   readonly exposure?: Exposure
 }
@@ -201,6 +203,7 @@ export class GatewayProcess {
       lanes: [init.lane],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
       ...(init.openPorts === undefined ? {} : { openPorts: init.openPorts }),
+      ...(init.sleepAfterMs === undefined ? {} : { sleepAfterMs: init.sleepAfterMs }),
     }
     const command = [process.execPath, runner, 'gw', join(site.folder, 'nodes'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', site.gateway.name, ...withSockets(join(site.folder, 'wireguard'), command)]

@@ -185,6 +185,21 @@ t.test('the age of a key', async (t) => {
   }
 })
 
+t.test('when links sleep', async (t) => {
+  const site = (minutes: string): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  podCIDRs: [10.1.0.0/16]\n${minutes}`
+  for (const [minutes, expected] of [
+    ['', undefined],
+    ['  linkSleepMinutes: 0\n', 0],
+    ['  linkSleepMinutes: 30\n', 30],
+  ] as const) {
+    t.equal(parseSiteFile('/s/site.yaml', site(minutes)).linkSleepMinutes, expected)
+  }
+  t.throws(() => parseSiteFile('/s/site.yaml', site('  linkSleepMinutes: 1441\n')), {
+    message: /spec\.linkSleepMinutes: expected 0 to 1440, got 1441/,
+  })
+})
+
 t.test('namespaces that are imported all the same', async (t) => {
   const text = (names: string): string =>
     `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], allowedNamespaces: ${names}}\n`

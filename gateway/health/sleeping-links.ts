@@ -1,0 +1,175 @@
+/** The links that sleep, and the loop that looks for a reason to wake them. */
+import type { MeasuredPeer } from '../../kernel/probing/probing.ts'
+import { type Clock, unlessAborted } from '../../reconcile/reconcile.ts'
+import { messageOf } from '../../runtime/runtime.ts'
+import type { Logger } from '../../runtime/logging/logging.ts'
+import { type Cable, type LaneState, linkKey } from '../cable/cable.ts'
+import { type LanePlan, plannedLinks } from '../links/links.ts'
+import { healthKey } from '../world/world.ts'
+import {
+  type AsleepLink,
+  type AwakeLink,
+  type ProbesSeen,
+  SLEEP_LOOK_MS,
+  type SleepLook,
+  afterLook,
+  asleepFrom,
+  fallsAsleep,
+  wakesByQuestion,
+} from './plan-sleep.ts'
+
+/** What one reading of the devices showed. */
+export interface DeviceReading {
+  readonly devices: readonly LanePlan[]
+  readonly states: ReadonlyMap<number, LaneState>
+  /** When the devices were asked, in milliseconds of the monotonic clock. */
+  readonly askedMs: number
+  /** Probing.health() before the devices were read, and after. */
+  readonly before: ReadonlyMap<string, MeasuredPeer>
+  readonly after: ReadonlyMap<string, MeasuredPeer>
+}
+
+export interface SleepingLinksDeps {
+  readonly clock: Pick<Clock, 'monotonic'>
+  readonly logger: Pick<Logger, 'debug'>
+  /** Stops and starts the probes of a link. */
+  readonly sleep: (key: string) => void
+  readonly wake: (key: string) => void
+}
+
+type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable'
+
+export class SleepingLinks {
+  readonly #deps: SleepingLinksDeps
+  readonly #asleep = new Map<string, AsleepLink>()
+  /** When each link woke, and when its far end last asked. */
+  readonly #wokenMs = new Map<string, number>()
+  readonly #askedMs = new Map<string, number>()
+
+  constructor(deps: SleepingLinksDeps) {
+    this.#deps = deps
+  }
+
+  get size(): number {
+    return this.#asleep.size
+  }
+
+  /** Forgets the links that are not among these. */
+  keep(keys: ReadonlySet<string>): void {
+    for (const map of [this.#asleep, this.#wokenMs, this.#askedMs]) {
+      for (const key of map.keys()) if (!keys.has(key)) map.delete(key)
+    }
+  }
+
+  /** The far end of a link asks, so it is awake. */
+  onQuestion(key: string): void {
+    const nowMs = this.#deps.clock.monotonic()
+    this.#askedMs.set(key, nowMs)
+    const link = this.#asleep.get(key)
+    if (link !== undefined && wakesByQuestion(link, nowMs)) this.#wake(key, 'question')
+  }
+
+  /** Puts links to sleep that were idle for `afterMs`. `busyAtMs`: when a link last had traffic. */
+  settle(
+    reading: DeviceReading,
+    afterMs: number,
+    traffic: { readonly isBusy: (key: string) => boolean; readonly busyAtMs: (key: string) => number },
+  ): void {
+    const nowMs = this.#deps.clock.monotonic()
+    for (const [key, look] of this.#looks(reading)) {
+      const peer = reading.after.get(key)
+      if (peer === undefined || look === undefined || this.#asleep.has(key)) continue
+      const awakeSinceMs = Math.max(peer.sinceMs, this.#wokenMs.get(key) ?? -Infinity)
+      const askedMs = this.#askedMs.get(key)
+      const link: AwakeLink = {
+        answers: peer.state === 'up' && !peer.suspected && !peer.kernelOnly && !peer.isTryingSizes,
+        busy: traffic.isBusy(key),
+        idleSinceMs: Math.max(awakeSinceMs, traffic.busyAtMs(key)),
+        awakeSinceMs,
+        ...(askedMs === undefined ? {} : { askedMs }),
+      }
+      if (!fallsAsleep(link, afterMs, nowMs)) continue
+      this.#asleep.set(key, asleepFrom(look))
+      this.#deps.logger.debug('link falls asleep', { link: key })
+      this.#deps.sleep(key)
+    }
+  }
+
+  /** Wakes sleeping links for which the reading shows a reason. */
+  look(reading: DeviceReading): void {
+    for (const [key, look] of this.#looks(reading)) {
+      const link = this.#asleep.get(key)
+      const next = link === undefined ? undefined : afterLook(link, look)
+      if (typeof next === 'string') this.#wake(key, next)
+      else if (next !== undefined) this.#asleep.set(key, next)
+    }
+  }
+
+  /** The devices cannot be read, so that traffic would not be noticed. */
+  wakeAll(): void {
+    for (const key of [...this.#asleep.keys()]) this.#wake(key, 'unreadable')
+  }
+
+  #wake(key: string, why: WhyAwake): void {
+    this.#asleep.delete(key)
+    this.#wokenMs.set(key, this.#deps.clock.monotonic())
+    this.#deps.logger.debug('link wakes', { link: key, why })
+    this.#deps.wake(key)
+  }
+
+  /** By healthKey(). Undefined: the device does not have the link. */
+  #looks({ devices, states, askedMs, before, after }: DeviceReading): Map<string, SleepLook | undefined> {
+    const atMs = this.#deps.clock.monotonic()
+    const looks = new Map<string, SleepLook | undefined>()
+    for (const { remoteLane, links } of devices) {
+      for (const link of links) {
+        const key = healthKey(remoteLane, link.cluster)
+        const [state, peer] = [states.get(remoteLane)?.links.get(linkKey(link)), after.get(key)]
+        const { rxBytes = 0, txBytes = 0 } = state ?? {}
+        const isKnown = state !== undefined && peer !== undefined
+        const probes = isKnown ? { least: probesOf(before.get(key) ?? peer), most: probesOf(peer) } : undefined
+        looks.set(key, probes === undefined ? undefined : { askedMs, atMs, rxBytes, txBytes, ...probes })
+      }
+    }
+    return looks
+  }
+}
+
+function probesOf({ probes, sentProbes, paddedOctets }: MeasuredPeer): ProbesSeen {
+  return { received: probes - sentProbes, sent: sentProbes, paddedOctets }
+}
+
+/** Failed readings in a row after which all links wake: the first packet would not be noticed in time. */
+const MOST_UNREADABLE = 2
+
+interface SleepWatchInit {
+  /** The planned devices. Undefined before the first plan. */
+  readonly devices: () => readonly LanePlan[] | undefined
+  readonly health: () => ReadonlyMap<string, MeasuredPeer>
+  readonly sleeping: SleepingLinks
+}
+
+/** Looks at the counts of all devices at a short interval while a link sleeps, until the signal. */
+export async function watchSleeping(
+  { clock, cable, logger }: { readonly clock: Clock; readonly cable: Cable; readonly logger: Logger },
+  { devices, health, sleeping }: SleepWatchInit,
+  signal: AbortSignal,
+): Promise<void> {
+  let failed = 0
+  while (await unlessAborted(clock.sleep(SLEEP_LOOK_MS, signal), signal)) {
+    const planned = devices()
+    if (planned === undefined || sleeping.size === 0) continue
+    const [askedMs, before] = [clock.monotonic(), health()]
+    try {
+      const lanes = planned.map(({ remoteLane }) => remoteLane)
+      const states = await cable.observe(lanes, planned.flatMap(plannedLinks), signal)
+      failed = 0
+      sleeping.look({ devices: planned, states, askedMs, before, after: health() })
+    } catch (error) {
+      if (signal.aborted) return
+      failed += 1
+      logger.debug('cannot read the lanes for sleeping links', { why: messageOf(error) })
+      if (failed >= MOST_UNREADABLE) sleeping.wakeAll()
+    }
+  }
+}
