@@ -149,7 +149,7 @@ export const HEALTH_REASONS = {
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   OverlayPortDiffers: {
-    means: 'The overlay of a node has another UDP port than others, so no packet passes between them.',
+    means: 'The overlay of a node has another UDP port than others.',
     todo: 'If it lasts, give every node the same `spec.overlay.port`, and restart the routeagent there.',
     shows: STATUS,
   },
@@ -160,7 +160,7 @@ export const HEALTH_REASONS = {
   },
   GatewayNodeUnheard: {
     means: 'A gateway node has never answered a node over the overlay since the routeagent there started, but is used.',
-    todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between the two, and that nothing drops UDP 4498 on sealane-vx.',
+    todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between the two, and UDP 4498 on sealane-vx.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   WorkerNodeSilent: {
@@ -246,7 +246,7 @@ export const PROBE_REASONS = {
   },
   ForwardingOff: {
     means: 'The kernel of the node does not forward packets of pods.',
-    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane does not restore devices of the CNI and the uplink.',
+    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane restores its own devices only.',
     shows: DIAGNOSE,
   },
   DeviceSettingsDiffer: {
@@ -261,7 +261,7 @@ export const PROBE_REASONS = {
   },
   KernelSetFault: {
     means:
-      'With AVX2, this kernel fails to reload nftables sets of concatenated ranges, or matches wrongly. Sealane has none, but CNIs and firewalls may.',
+      'With AVX2, this kernel fails at nftables sets of concatenated ranges. Sealane has none, but CNIs and firewalls may.',
     todo: 'Update the kernel to 6.18.24, 6.19.14 or later.',
     shows: DIAGNOSE,
   },

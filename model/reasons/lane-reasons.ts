@@ -49,7 +49,7 @@ export const LANE_REASONS = {
   },
   PathMtuReduced: {
     means: 'A link drops large packets, and no router reports it.',
-    todo: 'Nothing: TCP and routes adapt. To restore the size, allow ICMP type 3 code 4, and look for a small MTU on the path.',
+    todo: 'Nothing: TCP and routes adapt. To restore the size, allow ICMP type 3 code 4.',
     shows: ['event on Gateway', 'status of Gateway'],
   },
   PathMtuRestored: {
@@ -94,8 +94,8 @@ export const LANE_REASONS = {
     shows: ['condition PortMapped of Gateway'],
   },
   BothNatsVary: {
-    means: 'A link stays relayed: the NATs of both ends give each destination another port, so no direct way is tried.',
-    todo: 'Set one of the two NATs to keep ports, or forward the UDP ports of one gateway, to do without the relay.',
+    means: 'A link stays relayed: the NATs of both ends give each destination another port.',
+    todo: 'To do without the relay, set one NAT to keep ports, or forward the UDP ports of one gateway.',
     shows: ['status of Gateway'],
   },
   RelayedByTopology: {

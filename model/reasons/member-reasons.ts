@@ -195,7 +195,7 @@ export const MEMBER_REASONS = {
   GlobalRangeExhausted: {
     status: 'ResourceExhausted',
     means: 'The global range has no free block for pod addresses that overlap those of others.',
-    todo: 'Give the cluster other or smaller pod CIDRs, or evict members that are gone for good. Only a new clusterset can have a larger range.',
+    todo: 'Give the cluster other or smaller pod CIDRs, or evict members that are gone for good.',
     shows: BROKER,
   },
   NotAMember: {

@@ -153,8 +153,7 @@ export const TRAFFIC_REASONS = {
     shows: CALLS,
   },
   CallTimedOut: {
-    means:
-      'Connection tracking forgot the connection, which neither end closed or reset: mostly, data of it had no acknowledgement for five minutes.',
+    means: 'Neither end closed or reset the connection: mostly, data of it had no acknowledgement for five minutes.',
     todo: 'Look whether the node or the link of the server went away. Idle connections count only where `nf_conntrack_tcp_timeout_established` is below six hours.',
     shows: CALLS,
   },

@@ -38,8 +38,7 @@ export function troubleshootingDocument(present: string): string {
 const INTRODUCTION = [
   '`sealane status` and `sealane diagnose` name causes by these codes, the worst first. Conditions and events have a code',
   'as their `reason`, metrics as the label `reason` or `code`, log lines as the field `reason`. Codes keep their meaning',
-  'from release to release; texts may change. The message beside a code has the names, numbers and causes. The second',
-  'paragraph here says what to do; a code without it needs no action.',
+  'from release to release; texts may change. The second paragraph says what to do; a code without it needs no action.',
 ].join('\n')
 
 const OTHERS = 'Conditions, events, metrics, logs and refusals have these codes, too.'
