@@ -52,6 +52,8 @@ export function buildProgram(
       writeErr: () => undefined,
     })
     .helpCommand(false)
+    // `console` and `console serve` have options of the same names: each word belongs to the command before it.
+    .enablePositionalOptions()
   addBrokerCommand(program, context)
   addRelayCommand(program, context)
   addTokenCommand(program, context)

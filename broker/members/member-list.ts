@@ -44,7 +44,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       notCarried: facts.podCIDRs.filter((cidr) => !podCIDRs.includes(cidr)),
       globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
       notes: isLive(value) ? (value.notes ?? []) : [],
-      ...(Object.keys(facts.labels ?? {}).length === 0 ? {} : { labels: facts.labels }),
+      ...(Object.keys(facts.labels).length === 0 ? {} : { labels: facts.labels }),
     }
     const { records } = used
     const contact = { ...validity(view, key, value, nowMs), ...identity, joinedAtMs, lastSeenMs }

@@ -229,7 +229,7 @@ async function failoverOf(
   { service, full, way, rows }: CheckedService,
   { clock, signal, say }: Pick<SessionInit, 'clock' | 'signal' | 'say'>,
 ): Promise<CheckRow> {
-  const { gateways, dns, call } = caller
+  const { gateways, dns } = caller
   if (gateways === undefined) return leftOut('failover', way, '--failover drains a gateway of this site')
   if (gateways.count < 2) {
     const measured = 'this site has one active gateway; run it where the other side has two'
@@ -245,7 +245,7 @@ async function failoverOf(
   const steady = { op: 'steady', to, seconds: FAILOVER_SECONDS, intervalMs: STEADY_MS, isOpenOnly: true } as const
   const began = clock.monotonic()
   const { side } = gateways
-  const outcome = await checkFailover({ side, call: () => call('pod', steady, signal), way, signal, say })
+  const outcome = await checkFailover({ side, call: () => caller.call('pod', steady, signal), way, signal, say })
   const row = rowOf({ check: 'failover', isSkipped: false }, way, outcome, clock.monotonic() - began)
   say(`${way}  failover: ${row.result}, ${row.measured}\n`)
   return row
