@@ -27,14 +27,15 @@ const missing = kubeProgramsMissing() ?? (HOST === undefined ? 'needs an IPv4 ad
 
 t.test('a reader sees the page, and others hear nothing', { skip: missing ?? false }, async (t) => {
   const host = HOST ?? ''
-  const { api, kubeconfigFor, apiAs } = await planeWithShop(t)
+  const plane = await planeWithShop(t)
+  const { api } = plane
   await applyCrds(api)
   const values = { ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled: true } }
   const objects = memberObjects(values)
   const namespace = objects.find(({ kind }) => kind === 'Namespace')!
   await api.apply(pathOf(namespace), namespace)
   const port = await freePort()
-  for (const object of objects.filter(({ metadata }) => metadata.name.startsWith('sealane-console'))) {
+  for (const object of objects.filter(({ metadata }) => metadata.name.startsWith(NAME))) {
     // No node runs its pod, so the Service leads to this process.
     const { selector: _none, ...spec } = (object['spec'] ?? {}) as { selector?: object }
     await api.apply(pathOf(object), object.kind === 'Service' ? { ...object, spec } : object)
@@ -59,7 +60,7 @@ t.test('a reader sees the page, and others hear nothing', { skip: missing ?? fal
     ],
   })
 
-  const pod = await kubeconfigFor({ serviceAccount: { namespace: SYSTEM, name: 'sealane-console' } })
+  const pod = await plane.kubeconfigFor({ serviceAccount: { namespace: SYSTEM, name: NAME } })
   const served = start(t, ['console', 'serve', '--kubeconfig', pod, '--listen', `${host}:${port}`], {})
   const direct = `https://${host}:${port}/`
   await eventually(async () => (await ask(`${direct}api/state`)).code === 401, {
@@ -67,7 +68,7 @@ t.test('a reader sees the page, and others hear nothing', { skip: missing ?? fal
     say: `the console is up: ${served.remarks()}`,
   })
 
-  const ana = { kubeconfig: await kubeconfigFor({ user: 'ana' }), api: await apiAs({ user: 'ana' }) }
+  const ana = { kubeconfig: await plane.kubeconfigFor({ user: 'ana' }), api: await plane.apiAs({ user: 'ana' }) }
   t.teardown(() => ana.api.close())
   const command = ['console', '--cluster', '--no-browser', '--listen', '127.0.0.1:0', '--kubeconfig', ana.kubeconfig]
   const before = await start(t, command, {}).result
@@ -128,7 +129,7 @@ t.test('a reader sees the page, and others hear nothing', { skip: missing ?? fal
   }
   t.notMatch(served.remarks(), /eyJ/, 'no token in the log')
 
-  const own = await apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-console' } })
+  const own = await plane.apiAs({ serviceAccount: { namespace: SYSTEM, name: NAME } })
   t.teardown(() => own.close())
   for (const path of [`/api/v1/namespaces/${SYSTEM}/secrets`, '/api/v1/secrets', '/api/v1/configmaps']) {
     t.equal((await own.raw('GET', path)).status, 403, path)
