@@ -206,6 +206,7 @@ export {
   namespaceLists,
   knownMembers,
   ANNOTATION_TOPOLOGY,
+  ANNOTATION_VIA,
   MAX_TOPOLOGY_TEXT,
   knownMembersText,
   topologyText,

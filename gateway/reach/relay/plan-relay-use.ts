@@ -61,7 +61,10 @@ export interface RelayUseInit {
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
   readonly worth: (key: string, relay: UsableRelay) => RelayWorth
-  /** Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. */
+  /**
+   * Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. Links with
+   * `via` are not asked about: that names their relays.
+   */
   readonly mayRelay?: (relay: string, far: string) => boolean
   /** What this node states of relays. Absent: nothing. */
   readonly ownCosts?: RelayCosts
@@ -90,7 +93,7 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
     const { key, remoteLane, identity, via } = link
     const thirds = relays
       .filter(({ cluster }) => {
-        return cluster !== link.cluster && via?.includes(cluster) !== false && mayRelay(cluster, link.cluster)
+        return cluster !== link.cluster && (via?.includes(cluster) ?? mayRelay(cluster, link.cluster))
       })
       .map((relay) => ({ ...relay, costMs: linkCostMs(relay, ownCosts, link) }))
     const sorted = relayOrder(ownEndpoint, link.endpoint, thirds).map(({ costMs: _, ...relay }) => relay)

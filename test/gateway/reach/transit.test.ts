@@ -23,7 +23,14 @@ function noting(own: Cluster, topology: Topology): Cluster {
 }
 
 const OWN = noting(cluster('milano', 1, '10.42.0.0/16'), VIA)
-const PARIS = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])
+const DIRECT = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])
+const PARIS = reachedBy('oslo,riga')
+
+/** The far end as the agent notes it, with its candidates, which an agent leaves out. */
+function reachedBy(via: string): typeof DIRECT {
+  const annotations = { ...DIRECT.metadata.annotations, 'sealane.io/via': via }
+  return { ...DIRECT, metadata: { ...DIRECT.metadata, annotations } }
+}
 const OSLO_HUB = endpoint('oslo', 'gw', 0, ['public 203.0.113.1:4500'])
 const OSLO = { ...OSLO_HUB, spec: { ...OSLO_HUB.spec, capabilities: [...OSLO_HUB.spec.capabilities, 'relay'] } }
 const CLUSTERS = [OWN, cluster('paris', 2, '10.52.0.0/16'), cluster('oslo', 3, '10.62.0.0/16')]
@@ -34,26 +41,30 @@ interface Seen {
   readonly relays?: readonly string[]
   readonly state?: 'up' | 'down' | 'connecting'
   readonly own?: Cluster
+  readonly far?: typeof DIRECT
 }
 
-function plannedLink({ at, relays = [], state = 'up', own = OWN }: Seen) {
+function plannedLink(seen: Seen) {
+  const link = planned(seen).lanes[0]?.links.find((one) => one.cluster === 'paris')
+  if (link === undefined) throw new Error('no link')
+  return link
+}
+
+function planned({ at, relays = [], state = 'up', own = OWN, far = PARIS }: Seen) {
   const peers = [
     peerState(key('oslo0'), { endpoint: '203.0.113.1:4500', lastHandshakeMs: NOW - 9000 }),
     peerState(key('paris0'), { ...(at === undefined ? {} : { endpoint: at }), lastHandshakeMs: NOW - 9000 }),
   ]
   const places = relays.map((text): RelayPlace => ({ cluster: 'oslo', at: parseAddressPort(text) }))
-  const { lanes } = planLanes(
+  return planLanes(
     world({
-      ...{ own, clusters: [own, ...CLUSTERS.slice(1)], endpoints: [PARIS, OSLO] },
+      ...{ own, clusters: [own, ...CLUSTERS.slice(1)], endpoints: [far, OSLO] },
       devices: new Map([[0, { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers }]]),
       health: new Map([['0/paris', { state, sinceMs: UPTIME - 5000 }]]),
       roamed: new Map([[keyOf(PARIS), { at: parseAddressPort('198.51.100.99:4500'), sinceMs: UPTIME }]]),
       ...(places.length === 0 ? {} : { relayPlaces: new Map([[keyOf(PARIS), places]]) }),
     }),
   )
-  const link = lanes[0]?.links.find((one) => one.cluster === 'paris')
-  if (link === undefined) throw new Error('no link')
-  return link
 }
 
 t.test('it is called at relays alone, wherever it was', async (t) => {
@@ -77,8 +88,30 @@ t.test('it is called at relays alone, wherever it was', async (t) => {
     t.same([candidates, via], [[], ['oslo', 'riga']])
   }
   t.match(plannedLink({ state: 'connecting' }).suspicion?.text, /^TransitRelayMissing: .*relays of oslo, riga/)
-  const free = plannedLink({ at: direct, own: noting(cluster('milano', 1, '10.42.0.0/16'), { mode: 'full' }) })
+  const free = plannedLink({ at: direct, far: DIRECT })
   t.match([free.choice.how, free.candidates.length, free.via], ['keep', 1, undefined], 'no hub is named')
+})
+
+t.test('what the agent has noted at the Endpoint decides, whatever is noted at the own Cluster', async (t) => {
+  const bare = cluster('milano', 1, '10.42.0.0/16')
+  for (const own of [bare, noting(bare, { mode: 'full' }), noting(bare, { ...VIA, via: ['riga'] })]) {
+    const { choice, via, candidates } = plannedLink({ state: 'connecting', own })
+    t.same([choice.how, via, candidates], ['wait', ['oslo', 'riga'], []])
+  }
+})
+
+t.test('a far end whose way cannot be read has none', async (t) => {
+  for (const text of ['', ',', 'oslo,', 'Oslo', 'oslo riga', 'a,'.repeat(1000) + 'a']) {
+    const { lanes, refusals } = planned({ far: reachedBy(text) })
+    t.same(
+      lanes.flatMap(({ links }) => links.filter((one) => one.cluster === 'paris')),
+      [],
+      text.slice(0, 9),
+    )
+    t.match(refusals, [
+      { subject: `Endpoint ${PARIS.metadata.name}`, reason: 'InvalidValue', message: /sealane\.io\/via/ },
+    ])
+  }
 })
 
 function used(name: string, change: Partial<LinkInUse> = {}): LinkInUse {
@@ -93,7 +126,7 @@ const hub = (name: string, change: Partial<LinkInUse> = {}): LinkInUse =>
 
 function bound(links: readonly LinkInUse[], mayRelay?: (relay: string, far: string) => boolean): string[] {
   const use = planRelayUse({
-    ...{ links, ownEndpoint: 'milano.gw-lane0', hidden: false, keeps: new Set<string>(), worth: () => 'good' },
+    ...{ links, ownEndpoint: 'milano.gw-lane0', hidden: true, keeps: new Set<string>(), worth: () => 'good' },
     ...(mayRelay === undefined ? {} : { mayRelay }),
   })
   return use.map((want) => `${want.key} by ${want.relay.cluster}${want.isTransit === true ? ' alone' : ''}`).sort()
@@ -110,7 +143,11 @@ t.test('relays of the named hubs alone, and none that is reached through a relay
     ['the hub is reached through hubs', [hub('oslo', { via: ['riga'] }), hub('bern'), paris], []],
     ['the hub is relayed', [hub('oslo', { at: parseAddressPort('203.0.113.9:4601') }), paris], []],
     ['the hub is reached over port 443', [hub('oslo', { at: parseAddressPort('127.0.0.1:41000') }), paris], []],
-    ['the hub is an end', [hub('oslo', { via: ['oslo'] })], []],
+    [
+      'the hub is an end',
+      [hub('oslo'), hub('riga'), hub('paris', { via: ['paris', 'riga'] })],
+      ['paris by riga alone'],
+    ],
   ]
   for (const [say, links, want] of rows)
     t.same(
@@ -118,10 +155,10 @@ t.test('relays of the named hubs alone, and none that is reached through a relay
       want,
       say,
     )
-  t.same(
-    bound([hub('oslo'), hub('riga'), paris], (relay) => relay !== 'oslo'),
-    ['paris by riga alone'],
-  )
+  const [notOslo, hubs] = [(relay: string) => relay !== 'oslo', [hub('oslo'), hub('riga')]]
+  const both = ['paris by oslo alone', 'paris by riga alone']
+  t.same(bound([...hubs, paris], notOslo), both, 'the agent has named both, with the labels that it knows')
+  t.same(bound([...hubs, used('paris', { hidden: true })], notOslo), ['paris by riga'])
 })
 
 t.test('a relay of a member that does not link with both ends is not asked', async (t) => {
@@ -142,7 +179,6 @@ t.test('a relay of a member that does not link with both ends is not asked', asy
     use.map(({ relay }) => relay.cluster),
     ['oslo'],
   )
-  t.equal(transit.via('paris'), undefined)
   t.notOk(transit.mayRelay('milano', ['paris', 'riga']), 'and this one relays for no pair that does not link')
   t.ok(transit.mayRelay('milano', ['paris', 'oslo']))
 })
@@ -175,12 +211,12 @@ t.test('a relay binds no pair that does not link, or that other hubs link', asyn
   }
 })
 
-t.test('what is noted and cannot be read counts as nothing', async (t) => {
+t.test('nobody relays by a topology that cannot be read', async (t) => {
   for (const text of ['', '{', '{"mode":"ring"}', '[]', 'null']) {
     const own = cluster('milano', 1, '10.42.0.0/16')
     const noted = { ...own, metadata: { ...own.metadata, annotations: { 'sealane.io/topology': text } } }
     const transit = transitOf({ own: noted, clusters: [] })
-    t.same([transit.via('paris'), transit.mayRelay('milano', ['a', 'b'])], [undefined, true], text)
+    t.notOk(transit.mayRelay('milano', ['a', 'b']), text)
   }
 })
 
