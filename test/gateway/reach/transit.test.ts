@@ -1,5 +1,6 @@
 /** Links that by the topology only relays of hubs may carry: where they are called, and what is looked for beside it. */
 import t from 'tap'
+import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { type LinkInUse, planRelayUse } from '../../../gateway/reach/relay/plan-relay-use.ts'
 import { RelayCalls } from '../../../gateway/reach/relay/relay-calls.ts'
 import type { RelayPlace } from '../../../gateway/world/gateway-world.ts'
@@ -40,6 +41,8 @@ interface Seen {
   readonly at?: string
   readonly relays?: readonly string[]
   readonly state?: 'up' | 'down' | 'connecting'
+  /** Whose relays these are. */
+  readonly by?: string
   readonly own?: Cluster
   readonly far?: typeof DIRECT
 }
@@ -50,12 +53,12 @@ function plannedLink(seen: Seen) {
   return link
 }
 
-function planned({ at, relays = [], state = 'up', own = OWN, far = PARIS }: Seen) {
+function planned({ at, relays = [], by = 'oslo', state = 'up', own = OWN, far = PARIS }: Seen) {
   const peers = [
     peerState(key('oslo0'), { endpoint: '203.0.113.1:4500', lastHandshakeMs: NOW - 9000 }),
     peerState(key('paris0'), { ...(at === undefined ? {} : { endpoint: at }), lastHandshakeMs: NOW - 9000 }),
   ]
-  const places = relays.map((text): RelayPlace => ({ cluster: 'oslo', at: parseAddressPort(text) }))
+  const places = relays.map((text): RelayPlace => ({ cluster: by, at: parseAddressPort(text) }))
   return planLanes(
     world({
       ...{ own, clusters: [own, ...CLUSTERS.slice(1)], endpoints: [far, OSLO] },
@@ -77,7 +80,12 @@ t.test('it is called at relays alone, wherever it was', async (t) => {
     ['it works at a relay that has not answered this process yet', { at: relay }, `keep ${relay}`],
     ['it works at a relay', { at: relay, relays: [relay] }, `keep ${relay}`],
     ['the relay has given it another port', { at: other, relays: [relay] }, `try ${relay}`],
-    ['nothing is known', { state: 'connecting' }, 'wait -'],
+    ['nothing is known', { state: 'connecting' }, 'wait -: forgets'],
+    [
+      'a relay of another member has both ends',
+      { relays: [relay], by: 'bern', state: 'connecting' },
+      'wait -: forgets',
+    ],
     ['a relay has both ends now', { relays: [relay], state: 'connecting' }, `try ${relay}`],
     ['it is down: the relays in turn', { at: other, relays: [relay, other], state: 'down' }, `try ${relay}`],
   ]
@@ -90,6 +98,28 @@ t.test('it is called at relays alone, wherever it was', async (t) => {
   t.match(plannedLink({ state: 'connecting' }).suspicion?.text, /^TransitRelayMissing: .*relays of oslo, riga/)
   const free = plannedLink({ at: direct, far: DIRECT })
   t.match([free.choice.how, free.candidates.length, free.via], ['keep', 1, undefined], 'no hub is named')
+})
+
+t.test('nothing passes while no relay carries it, though the far end may call', async (t) => {
+  const [relay, direct] = ['203.0.113.1:4601', '198.51.100.20:4500']
+  const rows: readonly (readonly [say: string, seen: Seen, isOpen: boolean])[] = [
+    ['it was called directly', { at: direct }, false],
+    ['nothing is known', { state: 'connecting' }, false],
+    ['a relay carries it', { at: relay, relays: [relay] }, true],
+    ['a relay is called', { at: direct, relays: [relay] }, true],
+    ['it may be direct', { at: direct, far: DIRECT }, true],
+  ]
+  for (const [say, seen, isOpen] of rows) {
+    const [lane] = planned(seen).lanes
+    if (lane === undefined) throw new Error('no lane')
+    const { peers } = planDevice(lane).config
+    t.same(
+      peers.map(({ allowedIps }) => allowedIps.length > 0),
+      [true, isOpen],
+      say,
+    )
+  }
+  t.match(plannedLink({ at: direct }).choice.why, /only relays of oslo, riga may carry it, and it was at 198.51.100.20/)
 })
 
 t.test('what the agent has noted at the Endpoint decides, whatever is noted at the own Cluster', async (t) => {
