@@ -1,5 +1,5 @@
 /** What the agent has noted of the topology for its cluster's gateways, and what follows for links and relays. Pure. */
-import { FULL_TOPOLOGY, type LinkEnd, mayRelay } from '../lanes/lanes.ts'
+import { FULL_TOPOLOGY, type LinkEnd, links, mayRelay } from '../lanes/lanes.ts'
 import { ANNOTATION_TOPOLOGY, ANNOTATION_VIA, type Cluster, type Endpoint, type Topology } from '../model.ts'
 import { MAX_TOPOLOGY_CLUSTERS, isDnsLabel } from '../values/values.ts'
 import { readTopology } from './topology.ts'
@@ -8,6 +8,8 @@ import { readTopology } from './topology.ts'
 export interface Transit {
   /** Whether a gateway of `relay` may forward packets between the two clusters. */
   mayRelay(relay: string, ends: readonly [string, string]): boolean
+  /** Whether relays of some members alone may carry what the two send each other. */
+  isTransit(ends: readonly [string, string]): boolean
 }
 
 export interface KnownClusters {
@@ -29,6 +31,11 @@ export function transitOf({ own, clusters }: KnownClusters): Transit {
   return {
     mayRelay: (relay, [a, b]) =>
       topology !== 'unreadable' && mayRelay(topology ?? FULL_TOPOLOGY, end(relay), [end(a), end(b)]),
+    isTransit: ([a, b]) => {
+      if (topology === undefined || topology === 'unreadable') return false
+      const answer = links(topology, end(a), end(b))
+      return answer.linked && answer.via !== undefined
+    },
   }
 }
 

@@ -88,7 +88,7 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
   const { links, ownEndpoint, hidden, keeps, worth, mayRelay = () => true, ownCosts = NO_COSTS } = init
   const relays = usableRelays(links)
   if (relays.length === 0) return []
-  const wants = links.flatMap((link) => {
+  const ofLinks = links.map((link): readonly RelayWant[] => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const { key, remoteLane, identity, via } = link
     const thirds = relays
@@ -104,7 +104,14 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
       return { key, remoteLane, identity, relay, ...isTransit }
     })
   })
-  return wants.slice(0, MOST_WANTS)
+  return fairly(ofLinks)
+}
+
+/** Each link gets its first binding before any gets its second, and so on. */
+function fairly(ofLinks: readonly (readonly RelayWant[])[]): readonly RelayWant[] {
+  const turns = Array.from({ length: MOST_RELAYS_OF_LINK }, (_, turn) => ofLinks.flatMap((wants) => wants[turn] ?? []))
+  const kept = new Set(turns.flat().slice(0, MOST_WANTS))
+  return ofLinks.flat().filter((want) => kept.has(want))
 }
 
 const NO_COSTS: RelayCosts = { rttMs: new Map() }

@@ -41,6 +41,7 @@ interface Seen {
   readonly at?: string
   readonly relays?: readonly string[]
   readonly state?: 'up' | 'down' | 'connecting'
+  readonly refusals?: readonly string[]
   /** Whose relays these are. */
   readonly by?: string
   readonly own?: Cluster
@@ -53,7 +54,7 @@ function plannedLink(seen: Seen) {
   return link
 }
 
-function planned({ at, relays = [], by = 'oslo', state = 'up', own = OWN, far = PARIS }: Seen) {
+function planned({ at, relays = [], by = 'oslo', refusals = [], state = 'up', own = OWN, far = PARIS }: Seen) {
   const peers = [
     peerState(key('oslo0'), { endpoint: '203.0.113.1:4500', lastHandshakeMs: NOW - 9000 }),
     peerState(key('paris0'), { ...(at === undefined ? {} : { endpoint: at }), lastHandshakeMs: NOW - 9000 }),
@@ -65,6 +66,7 @@ function planned({ at, relays = [], by = 'oslo', state = 'up', own = OWN, far = 
       devices: new Map([[0, { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers }]]),
       health: new Map([['0/paris', { state, sinceMs: UPTIME - 5000 }]]),
       roamed: new Map([[keyOf(PARIS), { at: parseAddressPort('198.51.100.99:4500'), sinceMs: UPTIME }]]),
+      ...(refusals.length === 0 ? {} : { relayRefusals: new Map([[keyOf(PARIS), refusals]]) }),
       ...(places.length === 0 ? {} : { relayPlaces: new Map([[keyOf(PARIS), places]]) }),
     }),
   )
@@ -96,6 +98,8 @@ t.test('it is called at relays alone, wherever it was', async (t) => {
     t.same([candidates, via], [[], ['oslo', 'riga']])
   }
   t.match(plannedLink({ state: 'connecting' }).suspicion?.text, /^TransitRelayMissing: .*relays of oslo, riga/)
+  const refused = plannedLink({ state: 'connecting', refusals: ['oslo: full', 'riga: quotaSpent'] })
+  t.match(refused.suspicion?.text, /none has both ends \(oslo: full, riga: quotaSpent\)$/)
   const free = plannedLink({ at: direct, far: DIRECT })
   t.match([free.choice.how, free.candidates.length, free.via], ['keep', 1, undefined], 'no hub is named')
 })
@@ -191,6 +195,14 @@ t.test('relays of the named hubs alone, and none that is reached through a relay
   t.same(bound([...hubs, used('paris', { hidden: true })], notOslo), ['paris by riga'])
 })
 
+t.test('of more links than a gateway may have bindings for, each has one', async (t) => {
+  const via = ['oslo', 'riga']
+  const spokes = Array.from({ length: 400 }, (_, i) => used(`spoke-${i}`, { hidden: true, via }))
+  const wants = bound([hub('oslo'), hub('riga'), ...spokes, used('paris', { hidden: true })])
+  const links = new Set(wants.map((text) => text.split(' by ')[0]))
+  t.same([wants.length, links.size, links.has('spoke-399')], [512, 401, true])
+})
+
 t.test('a relay of a member that does not link with both ends is not asked', async (t) => {
   const hubs: Topology = {
     mode: 'groups',
@@ -219,6 +231,8 @@ t.test('a relay binds no pair that does not link, or that other hubs link', asyn
   const obey = (topology: Topology): void => {
     const transit = transitOf({ own: noting(cluster('oslo', 3, '10.62.0.0/16'), topology), clusters: [] })
     stage.allow([paris, roma], (a, b) => transit.mayRelay('oslo', [a, b]))
+    const isTransit = topology.via !== undefined
+    t.same([transit.isTransit(['paris', 'roma']), transit.isTransit(['oslo', 'roma'])], [isTransit, false])
   }
   const hubs = (...via: readonly string[]): Topology => ({
     mode: 'hub-and-spoke',
