@@ -204,7 +204,7 @@ class TransitCount {
     for (const id of [a, b]) through.ofMember.set(id, (through.ofMember.get(id) ?? 0) + links)
   }
 
-  /** A relay lets a member have half of the pairs that others leave (bindings.ts). Hubs without a relay are said apart. */
+  /** A relay lets a member have half of the pairs that others leave. Hubs without a relay are said apart. */
   #crowded(): readonly CrowdedRelays[] {
     const rows = [...this.#through.values()].flatMap(({ via, links, ofMember }): CrowdedRelays[] => {
       const relays = via.reduce((sum, id) => sum + this.#relaysOf(id), 0)

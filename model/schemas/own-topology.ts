@@ -40,8 +40,8 @@ export function transitOf({ own, clusters }: KnownClusters): Transit {
 }
 
 /**
- * Members whose relays alone may carry links with the gateway of an Endpoint, as the agent has noted it there. Undefined:
- * they may have any way. Unreadable: they may have none.
+ * Members whose relays alone may carry links with the gateway of an Endpoint, as the agent has noted it there.
+ * Undefined: they may have any way. Unreadable: they may have none.
  */
 export function endpointVia({ metadata }: Pick<Endpoint, 'metadata'>): readonly string[] | 'unreadable' | undefined {
   const ids = metadata.annotations?.[ANNOTATION_VIA]?.split(',')

@@ -64,8 +64,8 @@ const RENEW_SOON_MS = 1000
 const JUST_SHARED_MS = 2000
 const REFUSED_MS = 10_000
 /**
- * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up to
- * the longest one.
+ * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up
+ * to the longest one.
  */
 const NOT_ALLOWED_MS = 500
 /** So many questions without an answer, and the relay is asked again for the port: it may have been started again. */

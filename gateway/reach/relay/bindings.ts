@@ -58,8 +58,8 @@ export interface BindingLimits {
   readonly mostEnds: number
   readonly mostPairs: number
   /**
-   * Of all ends of one member. Absent: a quarter of those for which there are ports. A pair that has no other way counts
-   * up to half of what others leave.
+   * Of all ends of one member. Absent: a quarter of those for which there are ports. A pair that has no other way
+   * counts up to half of what others leave.
    */
   readonly mostPairsOfMember?: number
   /**

@@ -81,8 +81,8 @@ export class RelayServer {
   }
 
   /**
-   * Ends that may use this relay, all of them. `mayLink`: whether ends of two members may be linked. `isTransit`: whether
-   * relays alone may carry that. Absent: never.
+   * Ends that may use this relay, all of them. `mayLink`: whether ends of two members may be linked. `isTransit`:
+   * whether relays alone may carry that. Absent: never.
    */
   setEnds(
     ends: readonly RelayEnd[],
