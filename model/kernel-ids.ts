@@ -58,6 +58,8 @@ export const NFT_TABLE_REACH = 'sealane_reach'
 export const RELAY_PORT = 4600
 /** Two ports for each pair. The ports after it are those of the overlay. */
 export const RELAY_LAST_PORT = 4799
+/** Pairs of gateways for which one relay has ports. */
+export const PAIRS_OF_RELAY = Math.floor((RELAY_LAST_PORT - RELAY_PORT) / 2)
 /**
  * From this port and those after it, one for each remote lane number, a gateway asks relays. Its packets leave with the
  * port of the lane device.

@@ -50,10 +50,18 @@ export const ANNOTATION_KNOWN_MEMBERS = 'sealane.io/known-members'
 const MAX_KNOWN_MEMBERS = 1000
 
 /**
- * On this cluster's own Cluster, for its gateways: the topology of the clusterset as JSON. Absent: all clusters link, or
- * the topology is longer than MAX_TOPOLOGY_TEXT, which the broker has not accepted since topologies know transit.
+ * On this cluster's own Cluster, for the relays of its gateways: the topology of the clusterset as JSON. Absent: all
+ * clusters link, or the topology is longer than MAX_TOPOLOGY_TEXT, which the broker has not accepted since topologies
+ * know transit.
  */
 export const ANNOTATION_TOPOLOGY = 'sealane.io/topology'
+
+/**
+ * On the Endpoint of another cluster, for this cluster's gateways: ids of the members whose relays alone may carry
+ * links with it, separated by commas. Absent: they may have any way. The topology and labels that decide this are those
+ * of the agent alone. One object says where a gateway is and how it may be reached, so nothing is called in between.
+ */
+export const ANNOTATION_VIA = 'sealane.io/via'
 
 /** Characters: with ANNOTATION_KNOWN_MEMBERS less than the API server accepts for all annotations of an object. */
 export const MAX_TOPOLOGY_TEXT = 150_000

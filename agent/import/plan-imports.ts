@@ -29,6 +29,7 @@ import {
   type StoredRecord,
   endpointName,
   ANNOTATION_TOPOLOGY,
+  ANNOTATION_VIA,
   MAX_TOPOLOGY_TEXT,
   type Topology,
   knownMembersText,
@@ -65,11 +66,12 @@ function clusterObject(spec: ClusterSpec, notes: Readonly<Record<string, string>
   return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata, spec }
 }
 
-interface EndpointWorld {
-  readonly own: string
-}
+type EndpointWorld = Pick<ImportWorld, 'own' | 'via'>
 
-/** Plans the Endpoint objects of the other clusters. If two records claim one name, the first record keeps it. */
+/**
+ * Plans the Endpoint objects of the other clusters. If two records claim one name, the first record keeps it. One that
+ * only relays may reach has no candidates, so that a gateway of an earlier release does not call it directly either.
+ */
 function planEndpoints(world: EndpointWorld, endpoints: readonly RemoteEndpoint[], dropped: Dropped[]): Endpoint[] {
   const planned = new Map<string, Endpoint>()
   const remote = endpoints.filter(({ cluster }) => cluster !== world.own)
@@ -84,8 +86,11 @@ function planEndpoints(world: EndpointWorld, endpoints: readonly RemoteEndpoint[
       continue
     }
     const candidates = one.spec.candidates.filter((candidate) => isUsable(candidate, one, dropped))
-    const spec = candidates.length === one.spec.candidates.length ? one.spec : { ...one.spec, candidates }
-    const metadata = { name, labels: LABELS, annotations: publishedAt(one.createdAtMs) }
+    const via = world.via?.(one.cluster)
+    const isWhole = via === undefined && candidates.length === one.spec.candidates.length
+    const spec = isWhole ? one.spec : { ...one.spec, candidates: via === undefined ? candidates : [] }
+    const notes = via === undefined ? {} : { [ANNOTATION_VIA]: via.join() }
+    const metadata = { name, labels: LABELS, annotations: { ...publishedAt(one.createdAtMs), ...notes } }
     planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata, spec })
   }
   return [...planned.values()].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
@@ -136,6 +141,8 @@ export interface ImportWorld extends OwnExports {
   readonly unlinked?: readonly string[]
   /** Absent: all clusters link. */
   readonly topology?: Topology | undefined
+  /** Members whose relays alone may carry links with a cluster. Undefined: they may have any way. */
+  readonly via?: (cluster: string) => readonly string[] | undefined
 }
 
 export interface ImportPlan {
@@ -192,7 +199,7 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
     const { name, annotations } = endpoint.metadata
-    const inputs = [endpoint.spec, annotations?.[ANNOTATION_PUBLISHED_AT]]
+    const inputs = [endpoint.spec, annotations?.[ANNOTATION_PUBLISHED_AT], annotations?.[ANNOTATION_VIA]]
     add(memory.clusters.get(`Endpoint/${name}`, inputs, () => endpoint))
   }
   for (const key of [...view.services.keys()].sort()) planOne(world, memory, { view, clusters }, { key, changes })

@@ -74,6 +74,7 @@ export class WorldReader {
       isLinked: linked.is,
       unlinked: linked.unlinked,
       topology: linked.topology,
+      ...(linked.via === undefined ? {} : { via: linked.via }),
       holds: (namespace) => replica.holds(namespace),
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
@@ -124,7 +125,7 @@ export class WorldReader {
    * the broker's records, else of what is known here: a cluster that the broker has not shown yet is not taken for
    * another one.
    */
-  #linked(): { readonly is: IsLinked; readonly unlinked: readonly string[]; readonly topology?: Topology } {
+  #linked(): Pick<ImportWorld, 'topology' | 'via'> & { readonly is: IsLinked; readonly unlinked: readonly string[] } {
     const { api, replica } = this.#deps
     let topology: Topology | undefined
     const specs = new Map<string, Pick<ClusterSpec, 'labels'>>()
@@ -138,8 +139,12 @@ export class WorldReader {
     const end = (id: string): LinkEnd => ({ id, labels: specs.get(id)?.labels })
     const own = end(this.#own)
     const is = (id: string): boolean => links(known, own, end(id)).linked
+    const via = (id: string): readonly string[] | undefined => {
+      const answer = links(known, own, end(id))
+      return answer.linked ? answer.via : undefined
+    }
     const members = [...replica.complete].filter((id) => id !== '' && !replica.departed.has(id))
-    return { is, unlinked: members.filter((id) => !is(id)).sort(), topology }
+    return { is, unlinked: members.filter((id) => !is(id)).sort(), topology, via }
   }
 
   /** The clusters that objects of this cluster's API came from. */

@@ -4,7 +4,7 @@
  * after each member.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { Topology } from '../../model/model.ts'
+import { PAIRS_OF_RELAY, type Topology } from '../../model/model.ts'
 import {
   CAPABILITY_RELAY,
   type LinkAnswer,
@@ -14,7 +14,13 @@ import {
   namedClusters,
   transitClusters,
 } from '../../model/lanes/lanes.ts'
-import type { PlannedLink, PlannedService, TopologyPlan, TransitPlan } from '../../protocol/admin/admin.ts'
+import type {
+  CrowdedRelays,
+  PlannedLink,
+  PlannedService,
+  TopologyPlan,
+  TransitPlan,
+} from '../../protocol/admin/admin.ts'
 import { topologyInForce } from '../records/records.ts'
 import type { LogView } from '../store/store.ts'
 import { exportsBy, importersOf, linkEnds, readReporters } from './importers.ts'
@@ -23,6 +29,8 @@ import { exportsBy, importersOf, linkEnds, readReporters } from './importers.ts'
 export const MAX_PLANNED = 1000
 /** Ids that it lists of the importers of one service. */
 const MAX_IMPORTERS = 20
+/** Lists of hubs with too few ports that it lists. */
+const MAX_CROWDED = 20
 
 /** The members with which each one would no longer link, or would then. */
 type Partners = Map<string, { readonly loses: string[]; readonly gains: string[] }>
@@ -45,7 +53,7 @@ export async function planTopology(
   const partners: Partners = new Map(members.map(({ id }) => [id, { loses: [], gains: [] }]))
   const [lost, gained, moved]: [PlannedLink[], PlannedLink[], PlannedLink[]] = [[], [], []]
   const count = { after: 0, lost: 0, gained: 0 }
-  const transit = new TransitCount(view, topology, members)
+  const transit = new TransitCount(topology, members, await readGateways(view, topology, members, signal))
   for (const [i, a] of members.entries()) {
     for (let k = i + 1; k < members.length; k += 1) {
       const b = members[k]
@@ -93,37 +101,78 @@ function viaOf(answer: LinkAnswer): readonly string[] | undefined {
   return answer.linked ? answer.via : undefined
 }
 
+interface GatewayCount {
+  readonly gateways: number
+  readonly relays: number
+}
+
+/** The gateways that members have published. Empty if no link goes through hubs. */
+async function readGateways(
+  view: LogView,
+  topology: Topology,
+  members: readonly LinkEnd[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, GatewayCount>> {
+  const counts = new Map<string, GatewayCount>()
+  for (const { id } of transitClusters(topology).length === 0 ? [] : members) {
+    const gateways = view
+      .list('record', id)
+      .flatMap(({ value: { body } }) => (body.kind === 'Endpoint' ? [body.spec.capabilities] : []))
+    counts.set(id, {
+      gateways: gateways.length,
+      relays: gateways.filter((capabilities) => capabilities.includes(CAPABILITY_RELAY)).length,
+    })
+    await nextTurn(undefined, { signal })
+  }
+  return counts
+}
+
+/** The pairs whose links go through one list of hubs. Links are those between gateways. */
+interface Through {
+  readonly via: readonly string[]
+  /** Those that are members. */
+  readonly hubs: readonly LinkEnd[]
+  links: number
+  readonly ofMember: Map<string, number>
+  /** Whether a list of before has none of the same hubs. */
+  readonly isOther: Map<readonly string[], boolean>
+}
+
+/** Relays at which a link is bound, so that the loss of one interrupts it for a moment only. */
+const RELAYS_OF_LINK = 2
+
 /** Counts the pairs that link through hubs. */
 class TransitCount {
-  readonly #view: LogView
   readonly #topology: Topology
+  readonly #gateways: ReadonlyMap<string, GatewayCount>
   /** The hubs that are members. */
   readonly #hubs: ReadonlyMap<string, LinkEnd>
+  /** links() gives the same list for most pairs, so what follows from it is known by the list. */
+  readonly #through = new Map<readonly string[], Through>()
   readonly #unreachable: [string, string][] = []
   #unreachableCount = 0
   #links = 0
   #moved = 0
 
-  constructor(view: LogView, topology: Topology, members: readonly LinkEnd[]) {
-    this.#view = view
+  constructor(topology: Topology, members: readonly LinkEnd[], gateways: ReadonlyMap<string, GatewayCount>) {
     this.#topology = topology
+    this.#gateways = gateways
     const hubs = new Set(transitClusters(topology))
     this.#hubs = new Map(members.flatMap((member) => (hubs.has(member.id) ? [[member.id, member] as const] : [])))
   }
 
-  /** Returns whether a link that stays goes through other hubs then, or through hubs at all. */
+  /** Returns whether a link that stays is interrupted. */
   add([a, b]: readonly [LinkEnd, LinkEnd], was: LinkAnswer, answer: LinkAnswer): boolean {
-    const via = viaOf(answer)
-    if (via !== undefined) {
+    const [before, via] = [viaOf(was), viaOf(answer)]
+    const through = via === undefined ? undefined : this.#throughOf(via)
+    if (through !== undefined) {
       this.#links += 1
-      const isReached = via.some((id) => {
-        const hub = this.#hubs.get(id)
-        return hub !== undefined && mayRelay(this.#topology, hub, [a, b])
-      })
+      const isReached = through.hubs.some((hub) => mayRelay(this.#topology, hub, [a, b]))
       if (!isReached) this.#unreachableCount += 1
       if (!isReached && this.#unreachable.length < MAX_PLANNED) this.#unreachable.push([a.id, b.id])
+      if (isReached) this.#count(through, a.id, b.id)
     }
-    const isMoved = was.linked && answer.linked && was.via?.join() !== via?.join()
+    const isMoved = was.linked && answer.linked && isInterrupted(before, through)
     if (isMoved) this.#moved += 1
     return isMoved
   }
@@ -133,17 +182,52 @@ class TransitCount {
     return {
       transit: {
         ...{ links: this.#links, moved: this.#moved },
-        withoutRelay: [...this.#hubs.keys()].filter((id) => !this.#relays(id)),
+        withoutRelay: [...this.#hubs.keys()].filter((id) => this.#relaysOf(id) === 0),
         ...{ unreachable: this.#unreachable, unreachableCount: this.#unreachableCount },
+        crowded: this.#crowded(),
       },
     }
   }
 
-  #relays(id: string): boolean {
-    return this.#view.list('record', id).some(({ value: { body } }) => {
-      return body.kind === 'Endpoint' && body.spec.capabilities.includes(CAPABILITY_RELAY)
-    })
+  #throughOf(via: readonly string[]): Through {
+    const known = this.#through.get(via) ?? {
+      ...{ via, links: 0, ofMember: new Map<string, number>(), isOther: new Map<readonly string[], boolean>() },
+      hubs: via.flatMap((id) => this.#hubs.get(id) ?? []),
+    }
+    if (this.#through.size < MAX_PLANNED) this.#through.set(via, known)
+    return known
   }
+
+  #count(through: Through, a: string, b: string): void {
+    const links = (this.#gateways.get(a)?.gateways ?? 0) * (this.#gateways.get(b)?.gateways ?? 0)
+    through.links += links
+    for (const id of [a, b]) through.ofMember.set(id, (through.ofMember.get(id) ?? 0) + links)
+  }
+
+  /** A relay lets a member have half of the pairs that others leave. Hubs without a relay are said apart. */
+  #crowded(): readonly CrowdedRelays[] {
+    const rows = [...this.#through.values()].flatMap(({ via, links, ofMember }): CrowdedRelays[] => {
+      const relays = via.reduce((sum, id) => sum + this.#relaysOf(id), 0)
+      const roomOf = (pairs: number): number => Math.floor((pairs * relays) / Math.min(relays, RELAYS_OF_LINK))
+      const [room, roomOfMember] = [roomOf(PAIRS_OF_RELAY), roomOf(Math.floor(PAIRS_OF_RELAY / 2))]
+      const [member, linksOfMember] = [...ofMember].reduce((most, one) => (one[1] > most[1] ? one : most), ['', 0])
+      if (relays === 0 || (links <= room && linksOfMember <= roomOfMember)) return []
+      return [{ via, links, room, member, linksOfMember, roomOfMember }]
+    })
+    return rows.slice(0, MAX_CROWDED)
+  }
+
+  #relaysOf(id: string): number {
+    return this.#gateways.get(id)?.relays ?? 0
+  }
+}
+
+/** A link that may stay at one of its relays is not. */
+function isInterrupted(before: readonly string[] | undefined, then: Through | undefined): boolean {
+  if (before === undefined || then === undefined) return (before === undefined) !== (then === undefined)
+  const known = then.isOther.get(before) ?? !then.via.some((id) => before.includes(id))
+  then.isOther.set(before, known)
+  return known
 }
 
 /** Services whose importers change, those that lose importers first. */

@@ -15,7 +15,6 @@ import {
   printable,
 } from '../../model/model.ts'
 import { RELAYS_ANNOTATION, RUNG_TCP_443, remoteLaneOf } from '../../model/lanes/lanes.ts'
-import { transitOf } from '../../model/schemas/schemas.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import {
   type Column,
@@ -180,10 +179,7 @@ const connections: View<ConnectionRow> = {
     for (const kind of ['Cluster', 'Membership'] as const) await api.cache(kind).whenSynced(signal)
     const endpoints = await sorted(api.cache('Endpoint'), signal)
     const cluster = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
-    const clusters = api.cache('Cluster').list()
-    const own = clusters.find(({ spec }) => spec.id === cluster)
-    const transit = own === undefined ? undefined : transitOf({ own, clusters })
-    const known = { cluster, endpoints, transit }
+    const known = { cluster, endpoints }
     return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now(), known)
   },
   note: (_rows, api) => notLinkedNote(api.cache('Cluster').list()),

@@ -2,7 +2,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import type { Command } from 'commander'
 import type { Topology } from '../../model/model.ts'
-import type { TopologyPlan } from '../../protocol/admin/admin.ts'
+import type { CrowdedRelays, TopologyPlan } from '../../protocol/admin/admin.ts'
 import { UserError, messageOf } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
@@ -196,14 +196,14 @@ function transitText({ transit }: TopologyPlan, moved: readonly string[]): strin
   const { links } = transit
   return [
     links === 0 ? '' : `${count(links, 'link')} through hubs\n`,
-    section(`links that move: ${transit.moved}, each is interrupted for about a second`, moved, transit.moved),
+    section(`links that move: ${transit.moved}, each is interrupted for a second or two`, moved, transit.moved),
     missingText({ transit }),
   ].join('')
 }
 
 function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
   if (transit === undefined) return ''
-  const { withoutRelay, unreachable, unreachableCount } = transit
+  const { withoutRelay, unreachable, unreachableCount, crowded = [] } = transit
   const mend = 'sealane join --relay, or relay: true in site.yaml'
   return [
     withoutRelay.length === 0 ? '' : `hubs of which no gateway relays: ${some(withoutRelay)}; ${mend}\n`,
@@ -212,7 +212,17 @@ function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
       unreachable.map((pair) => pair.join(' – ')),
       unreachableCount,
     ),
+    section(
+      `hubs whose relays have too few ports, so some links stay down: ${crowded.length}`,
+      crowded.map(crowdedText),
+      crowded.length,
+    ),
   ].join('')
+}
+
+function crowdedText({ via, links, room, member, linksOfMember, roomOfMember }: CrowdedRelays): string {
+  const most = `${count(linksOfMember, 'link')} of ${member}, and room for ${roomOfMember} of one member`
+  return `${some(via)}: ${count(links, 'link')} between gateways, and room for ${room}; ${most}`
 }
 
 function modeText({ mode: { before, after } }: TopologyPlan): string {

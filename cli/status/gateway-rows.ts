@@ -24,7 +24,7 @@ import {
   leavingReason,
   linkRung,
 } from '../../model/lanes/lanes.ts'
-import type { Transit } from '../../model/schemas/schemas.ts'
+import { endpointVia } from '../../model/schemas/schemas.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
 
 export interface GatewayRow {
@@ -164,8 +164,6 @@ export interface KnownEnds {
   /** Id of this cluster. Absent before it is a member. */
   readonly cluster?: string | undefined
   readonly endpoints: readonly Endpoint[]
-  /** Absent: none is transit. */
-  readonly transit?: Pick<Transit, 'via'> | undefined
 }
 
 /**
@@ -184,9 +182,10 @@ export function connectionRows(
     const heard = ageMs === undefined ? {} : { heardSecondsAgo: Math.floor(ageMs / 1000) }
     return (gateway.status?.connections ?? []).map((connection): ConnectionRow => {
       const own = endpointName(known.cluster ?? '', gateway.metadata.name, connection.lane)
-      const rung = linkRung(connection, byName.get(own), byName.get(connection.endpoint))
-      const via = known.transit?.via(connection.cluster)
-      const way = { ...(rung === undefined ? {} : { rung }), ...(via === undefined ? {} : { via }) }
+      const far = byName.get(connection.endpoint)
+      const rung = linkRung(connection, byName.get(own), far)
+      const via = far === undefined ? undefined : endpointVia(far)
+      const way = { ...(rung === undefined ? {} : { rung }), ...(typeof via === 'object' ? { via } : {}) }
       const row = { node: gateway.metadata.name, ...connection, ...heard, ...way }
       if (!isOld) return row
       const last = ageMs === undefined ? '' : `, last heard ${agoText(Math.floor(ageMs / 1000))}`

@@ -2,7 +2,7 @@
 import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../../model/lanes/lanes.ts'
 import { type ConnectionStatus, MEMBERSHIP_NAME, notLinkedMembers } from '../../model/model.ts'
 import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
-import { type Transit, transitOf } from '../../model/schemas/schemas.ts'
+import { endpointVia } from '../../model/schemas/schemas.ts'
 import type { FactObjects } from './fact.ts'
 import type { Cause, Finding, Subject } from './finding.ts'
 import type { KnownFacts, Seen } from './read-facts.ts'
@@ -63,7 +63,7 @@ export interface World extends KnownFacts {
   /** Members that the topology does not link with this one: that there is nothing of them here is no fault. */
   readonly notLinked: ReadonlySet<string>
   /** Members whose relays alone may carry the link with a member, by the topology. */
-  readonly transit: Pick<Transit, 'via'>
+  readonly via: ReadonlyMap<string, readonly string[]>
   /** Gateways that report. */
   readonly fresh: readonly Seen<FactObjects['Gateway']>[]
   readonly silent: readonly Seen<FactObjects['Gateway']>[]
@@ -106,7 +106,7 @@ export function worldOf(known: KnownFacts): World {
     notLinked: new Set(
       objects.Cluster?.flatMap(({ object }) => (object.spec.id === self ? notLinkedMembers(object) : [])),
     ),
-    transit: transitOfFacts(self, objects.Cluster ?? []),
+    via: viaOf(objects.Endpoint ?? []),
     fresh,
     silent: gateways.filter(isSilent),
     links,
@@ -271,8 +271,11 @@ export function partVersions({ objects, reports }: World): readonly PartVersion[
   return [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row)
 }
 
-function transitOfFacts(self: string | undefined, seen: readonly Seen<FactObjects['Cluster']>[]): World['transit'] {
-  const clusters = seen.map(({ object }) => object)
-  const own = clusters.find(({ spec }) => spec.id === self)
-  return own === undefined ? { via: () => undefined } : transitOf({ own, clusters })
+function viaOf(endpoints: readonly Seen<FactObjects['Endpoint']>[]): World['via'] {
+  return new Map(
+    endpoints.flatMap(({ object }) => {
+      const via = endpointVia(object)
+      return typeof via === 'object' ? [[object.spec.cluster, via] as const] : []
+    }),
+  )
 }

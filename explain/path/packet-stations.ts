@@ -218,7 +218,7 @@ export function linkStep(trip: Trip, way: Way, { links, up }: WayLinks): StepDra
       scope,
     )
   }
-  const via = world.transit.via(cluster)
+  const via = world.via.get(cluster)
   const notes = via === undefined ? [] : [`by the topology only relays of ${named(via)} may carry the links`]
   const message =
     links.length === 0 ? `no gateway has a link to ${cluster}` : `none of ${links.length} links to ${cluster} is up`
@@ -266,7 +266,7 @@ function wayText(
   here: MemberView,
   { cluster, usingNat, usingRelay, usingAddress, endpoint }: ConnectionStatus,
 ): string {
-  if (here.world.transit.via(cluster) !== undefined)
+  if (here.world.via.has(cluster))
     return `${usingRelay === undefined ? 'through no relay' : `relayed by ${usingRelay}`}, by the topology`
   if (usingRelay !== undefined)
     return usingRelay.startsWith(RUNG_TCP_443) ? `over ${usingRelay}` : `relayed by ${usingRelay}`

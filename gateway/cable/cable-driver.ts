@@ -57,7 +57,10 @@ export interface CallChoice {
    * there is no address to call; the far end calls this node.
    */
   readonly how: 'keep' | 'try' | 'wait'
-  /** Only with `wait`: the cable forgets the address and session of the far end, which it must not use. */
+  /**
+   * Only with `wait`: the cable forgets the address and session of the far end, which it must not use, and lets nothing
+   * pass meanwhile: a far end that calls all the same would bring them back.
+   */
   readonly forgets?: true
   /** The address in use or to be tried, if known. */
   readonly at?: AddressPort

@@ -41,6 +41,7 @@ export type Known = Pick<
   | 'nextIdentity'
   | 'publicName'
   | 'relayPlaces'
+  | 'relayRefusals'
   | 'relayMoves'
   | 'statedCosts'
   | 'upAt'

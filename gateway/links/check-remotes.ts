@@ -26,9 +26,9 @@ import {
   laneServerKey,
   statesRelayCosts,
 } from '../../model/lanes/lanes.ts'
-import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
+import { ANNOTATION_VIA, type Endpoint, type EndpointCandidate, endpointName } from '../../model/model.ts'
 import { type Problem, problem } from '../../model/reasons/reasons.ts'
-import { transitOf } from '../../model/schemas/schemas.ts'
+import { endpointVia } from '../../model/schemas/schemas.ts'
 import { type CableRules, type FarEnd, type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { linkPort, observedValidator, ownAddresses, planCandidates } from '../reach/reach.ts'
 import { type GatewayLaneConfig, type GatewayWorld, healthKey } from '../world/world.ts'
@@ -94,7 +94,6 @@ export function checkEndpoints(
   const ours = ownAddresses(world)
   const ownPlaces = placesOfLane(world, own)
   const counts = observedValidator(world)
-  const transit = transitOf(world)
   const links: RemoteLink[] = []
   const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
@@ -105,6 +104,7 @@ export function checkEndpoints(
     return (
       nameProblem(endpoint) ??
       numberProblem(endpoint) ??
+      viaProblem(endpoint) ??
       (malformed === undefined ? undefined : problem('InvalidValue', malformed))
     )
   }
@@ -134,7 +134,8 @@ export function checkEndpoints(
     }
     owners.set(stated, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
-    const via = transit.via(cluster.id)
+    const via = endpointVia(endpoint)
+    if (via === 'unreadable') continue
     const link = toLink(endpoint, { cluster, rules, own, via }, (candidate) => {
       // Networks behind different NATs may use the same addresses. A call to an address of this node would reach no
       // peer.
@@ -238,6 +239,12 @@ function nameProblem({ spec, metadata }: Endpoint): Problem | undefined {
 
 function numberProblem({ spec: { lane } }: Endpoint): Problem | undefined {
   return isLaneNumber(lane) ? undefined : problem('InvalidValue', `lane ${lane}: expected 0 to ${MAX_LANE}`)
+}
+
+/** It may have no way then: a direct one might be what the topology forbids. */
+function viaProblem(endpoint: Endpoint): Problem | undefined {
+  if (endpointVia(endpoint) !== 'unreadable') return undefined
+  return problem('InvalidValue', `annotation ${ANNOTATION_VIA}: expected ids of members, separated by commas`)
 }
 
 function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Problem | undefined {

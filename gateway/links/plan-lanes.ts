@@ -298,7 +298,9 @@ function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
   const { world, own, port, remote, hidden } = init
   if (remote.via !== undefined) {
     if (world.relayPlaces?.has(linkKey(remote)) === true) return undefined
-    const text = `by the topology only relays of ${remote.via.join(', ')} may carry it, and none has both ends`
+    const refusals = world.relayRefusals?.get(linkKey(remote)) ?? []
+    const why = refusals.length === 0 ? '' : ` (${refusals.join(', ')})`
+    const text = `by the topology only relays of ${remote.via.join(', ')} may carry it, and none has both ends${why}`
     return { text: problemText({ reason: 'TransitRelayMissing', message: text }) }
   }
   if (remote.portMapped === true || isPortMapped(world, own)) return undefined

@@ -4,6 +4,7 @@ import {
   type AddressPort,
   compareAddresses,
   formatAddress,
+  formatAddressPort,
   parseAddress,
   sameAddressPort,
 } from '../../model/addresses/addresses.ts'
@@ -164,7 +165,8 @@ export interface TransitRelays {
  * process, before the relay has answered it.
  */
 export function chooseTransit(init: TransitChoiceInit, { names, addresses }: TransitRelays): EndpointChoice {
-  const { relays = [], link } = init
+  const { link } = init
+  const relays = init.relays?.filter(({ cluster }) => names.includes(cluster)) ?? []
   const current = link?.at
   const isOfRelay = (at: AddressPort): boolean =>
     relays.some((one) => sameAddressPort(one.at, at)) ||
@@ -172,11 +174,12 @@ export function chooseTransit(init: TransitChoiceInit, { names, addresses }: Tra
   if (current !== undefined && !isOfRelay(current)) {
     const [relay] = relays
     if (relay !== undefined) return throughRelay(relay)
-    return { how: 'wait', forgets: true, why: `only relays of ${names.join(', ')} may carry it` }
+    const why = `only relays of ${names.join(', ')} may carry it, and it was at ${formatAddressPort(current)}`
+    return { how: 'wait', forgets: true, why }
   }
-  if (relays.length > 0) return chooseEndpoint({ ...init, candidates: [], isTransit: true })
+  if (relays.length > 0) return chooseEndpoint({ ...init, relays, candidates: [], isTransit: true })
   const why = `no relay of ${names.join(', ')} has both ends yet`
-  return current === undefined ? { how: 'wait', why } : keep(current, why)
+  return current === undefined ? { how: 'wait', forgets: true, why } : keep(current, why)
 }
 
 /** How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. */

@@ -123,6 +123,8 @@ export interface GatewayWorld {
   readonly nextIdentity?: string
   /** Where relays take packets for far ends that are bound there too, by linkKey(), best first. Absent: nowhere. */
   readonly relayPlaces?: ReadonlyMap<string, readonly RelayPlace[]>
+  /** What relays say that refuse this node, such as `oslo: full`, by linkKey(). Absent: none does. */
+  readonly relayRefusals?: ReadonlyMap<string, readonly string[]>
   /** Links, by linkKey(), that are up through one relay and are to move to another one, with its place. Absent: none. */
   readonly relayMoves?: ReadonlyMap<string, AddressPort>
   /** What this node states of relays: capabilities of its Endpoint. Absent: nothing. */

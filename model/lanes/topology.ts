@@ -152,21 +152,32 @@ function sidesOf(topology: Topology): readonly (readonly [Side, Side])[] {
   return known
 }
 
+/** Answers that are kept. A topology with more begins again. */
+const MOST_ANSWERS = 1000
+
 const PAIR: LinkAnswer = { linked: true, by: 'pair' }
 
 function byPairs(topology: Topology): LinkRule {
   const sides = sidesOf(topology)
   const pairs = (topology.pairs ?? []).map(({ via }, i) => ({ via, sides: sides[i] }))
+  /** Pairs of clusters that fulfil the same pairs of the topology share one answer, and so one list. */
+  const answers = new Map<string, LinkAnswer>()
   return (a, b) => {
-    const through = new Set<string>()
-    for (const { via, sides: pair } of pairs) {
+    const fulfilled: number[] = []
+    for (const [i, { via, sides: pair }] of pairs.entries()) {
       if (pair === undefined) continue
       const [one, other] = pair
       if (!(one(a) && other(b)) && !(one(b) && other(a))) continue
       if (via === undefined || via.includes(a.id) || via.includes(b.id)) return PAIR
-      for (const id of via) through.add(id)
+      fulfilled.push(i)
     }
-    return through.size === 0 ? notLinked('no-pair') : { linked: true, by: 'transit', via: [...through].sort() }
+    if (fulfilled.length === 0) return notLinked('no-pair')
+    const key = fulfilled.join()
+    const through = new Set(answers.has(key) ? [] : fulfilled.flatMap((i) => pairs[i]?.via ?? []))
+    const answer: LinkAnswer = answers.get(key) ?? { linked: true, by: 'transit', via: [...through].sort() }
+    if (answers.size >= MOST_ANSWERS) answers.clear()
+    answers.set(key, answer)
+    return answer
   }
 }
 

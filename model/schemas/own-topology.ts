@@ -1,14 +1,15 @@
-/** What the agent has noted of the topology at its cluster's own Cluster, and what follows for links. Pure. */
+/** What the agent has noted of the topology for its cluster's gateways, and what follows for links and relays. Pure. */
 import { FULL_TOPOLOGY, type LinkEnd, links, mayRelay } from '../lanes/lanes.ts'
-import { ANNOTATION_TOPOLOGY, type Cluster, type Topology } from '../model.ts'
+import { ANNOTATION_TOPOLOGY, ANNOTATION_VIA, type Cluster, type Endpoint, type Topology } from '../model.ts'
+import { MAX_TOPOLOGY_CLUSTERS, isDnsLabel } from '../values/values.ts'
 import { readTopology } from './topology.ts'
 
 /** Clusters are named by their ids. */
 export interface Transit {
-  /** Members whose relays alone may carry the link with this cluster. Undefined: it may have any way, or there is none. */
-  via(cluster: string): readonly string[] | undefined
   /** Whether a gateway of `relay` may forward packets between the two clusters. */
   mayRelay(relay: string, ends: readonly [string, string]): boolean
+  /** Whether relays of some members alone may carry what the two send each other. */
+  isTransit(ends: readonly [string, string]): boolean
 }
 
 export interface KnownClusters {
@@ -22,35 +23,47 @@ interface KnownCluster {
   readonly spec: Pick<Cluster['spec'], 'id' | 'labels'>
 }
 
-/** By the topology that is noted. Without one, or with one that cannot be read, all clusters link, and each may relay. */
+/** By the topology that is noted. Without one, each may relay. With one that cannot be read, none may. */
 export function transitOf({ own, clusters }: KnownClusters): Transit {
-  const topology = ownTopology(own) ?? FULL_TOPOLOGY
+  const topology = ownTopology(own)
   const labels = new Map([...clusters, own].map(({ spec }) => [spec.id, spec.labels]))
   const end = (id: string): LinkEnd => ({ id, labels: labels.get(id) })
   return {
-    via: (cluster) => {
-      const answer = links(topology, end(own.spec.id), end(cluster))
-      return answer.linked ? answer.via : undefined
+    mayRelay: (relay, [a, b]) =>
+      topology !== 'unreadable' && mayRelay(topology ?? FULL_TOPOLOGY, end(relay), [end(a), end(b)]),
+    isTransit: ([a, b]) => {
+      if (topology === undefined || topology === 'unreadable') return false
+      const answer = links(topology, end(a), end(b))
+      return answer.linked && answer.via !== undefined
     },
-    mayRelay: (relay, [a, b]) => mayRelay(topology, end(relay), [end(a), end(b)]),
   }
 }
 
-/** Read once each: objects are never changed in place, and a gateway looks several times in a second. */
-const READ = new WeakMap<KnownCluster['metadata'], { readonly topology: Topology | undefined }>()
+/**
+ * Members whose relays alone may carry links with the gateway of an Endpoint, as the agent has noted it there.
+ * Undefined: they may have any way. Unreadable: they may have none.
+ */
+export function endpointVia({ metadata }: Pick<Endpoint, 'metadata'>): readonly string[] | 'unreadable' | undefined {
+  const ids = metadata.annotations?.[ANNOTATION_VIA]?.split(',')
+  if (ids === undefined) return undefined
+  return ids.length <= MAX_TOPOLOGY_CLUSTERS && ids.every(isDnsLabel) ? ids : 'unreadable'
+}
 
-function ownTopology({ metadata }: Pick<KnownCluster, 'metadata'>): Topology | undefined {
+/** Read once each: objects are never changed in place, and a gateway looks several times in a second. */
+const READ = new WeakMap<KnownCluster['metadata'], { readonly topology: Topology | 'unreadable' | undefined }>()
+
+function ownTopology({ metadata }: Pick<KnownCluster, 'metadata'>): Topology | 'unreadable' | undefined {
   const known = READ.get(metadata) ?? { topology: parsed(metadata.annotations?.[ANNOTATION_TOPOLOGY]) }
   READ.set(metadata, known)
   return known.topology
 }
 
-function parsed(text: string | undefined): Topology | undefined {
+function parsed(text: string | undefined): Topology | 'unreadable' | undefined {
   if (text === undefined) return undefined
   try {
     const read = readTopology(JSON.parse(text))
-    return 'topology' in read ? read.topology : undefined
+    return 'topology' in read ? read.topology : 'unreadable'
   } catch {
-    return undefined
+    return 'unreadable'
   }
 }

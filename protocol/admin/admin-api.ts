@@ -294,7 +294,10 @@ export interface TopologyPlan {
 }
 
 export interface TransitPlan {
-  /** Pairs of members whose link goes through relays of hubs alone, and pairs for which that changes. */
+  /**
+   * Pairs of members whose link goes through relays of hubs alone, and pairs whose link is interrupted because none of
+   * its relays stays, or because it begins or ceases to go through relays.
+   */
   readonly links: number
   readonly moved: number
   /** Members among the hubs of which no gateway offers to relay. */
@@ -302,6 +305,20 @@ export interface TransitPlan {
   /** Pairs of which no hub is a member that links with both. The first 1,000. */
   readonly unreachable: readonly (readonly [string, string])[]
   readonly unreachableCount: number
+  /** Hubs whose relays have too few ports. The first 20. Absent: from a broker of an earlier release. */
+  readonly crowded?: readonly CrowdedRelays[]
+}
+
+/** Links are those between gateways: each gateway of one member has one with each of the other. */
+export interface CrowdedRelays {
+  readonly via: readonly string[]
+  readonly links: number
+  /** Links that come up for certain. */
+  readonly room: number
+  /** The member with the most of these links. */
+  readonly member: string
+  readonly linksOfMember: number
+  readonly roomOfMember: number
 }
 
 // What members publish.

@@ -348,10 +348,11 @@ export class Replica {
       this.#records.set(key, unchanged ? previous : record)
       if (!unchanged) changes.push({ t: 'put', record, previous })
     }
+    const before = this.#unconfirmed
     this.#unconfirmed = new Set()
     for (const [key, record] of old) {
       if (staging.records.has(key)) continue
-      if (sameEpoch && isTopology(record)) {
+      if (sameEpoch && isTopology(record) && !before.has(key)) {
         // A broker of an earlier release lacks it, and none ever removes it: what it forbids stays forbidden.
         this.#records.set(key, record)
       } else if (staging.removed.has(key)) {

@@ -33,7 +33,9 @@ async function threeSites(
     const site = sites[id]
     site.api.put(service('shop', id))
     site.api.put(slice('shop', id, address))
-    await site.api.apply(endpointObject({ cluster: id, publicKey: Buffer.alloc(32, id.length).toString('base64') }))
+    const publicKey = Buffer.alloc(32, id.length).toString('base64')
+    const candidates = [{ kind: 'public' as const, address: '198.51.100.1', port: 4500 }]
+    await site.api.apply(endpointObject({ cluster: id, publicKey, candidates }))
     site.export('shop', id)
   }
   return { set, sites }
@@ -119,15 +121,40 @@ t.test('clusters that link through hubs have all of each other, and gateways lea
     const text = tokyo.api.get('Cluster', 'tokyo')?.metadata.annotations?.['sealane.io/topology']
     return text === undefined ? undefined : (JSON.parse(text) as unknown)
   }
+  const far = () => {
+    const endpoints = tokyo.api.cache('Endpoint').list()
+    return endpoints
+      .filter(({ spec }) => spec.cluster !== 'tokyo')
+      .map(({ metadata, spec }) => [spec.cluster, metadata.annotations?.['sealane.io/via'], spec.candidates.length])
+      .sort()
+  }
+  const direct = [
+    ['milano', undefined, 1],
+    ['paris', undefined, 1],
+  ]
+  /** Each version of the Endpoint of paris: no gateway may ever see one that it could call. */
+  const seen: string[] = []
+  let isTransit = false
+  const off = tokyo.api.cache('Endpoint').onChange((change) => {
+    const { object } = change ?? {}
+    if (!isTransit || change?.type !== 'set' || object?.spec.cluster !== 'paris') return
+    seen.push(`${object.metadata.annotations?.['sealane.io/via']} ${object.spec.candidates.length}`)
+  })
+  t.teardown(off)
   await until(t, () => has(tokyo), ALL, 'all link')
   state(set, { mode: 'hub-and-spoke', hubs: ['milano'] })
   await until(t, () => has(tokyo), MILANO, 'paris is no hub')
+  isTransit = true
   const via: Topology = { mode: 'hub-and-spoke', hubs: ['milano'], via: ['milano'] }
   state(set, via)
   await until(t, () => has(tokyo), ALL, 'through the hub')
   await until(t, noted, via, 'its own Cluster says so')
+  t.same(far(), [direct[0], ['paris', 'milano', 0]])
+  t.same([...new Set(seen)], ['milano 0'])
+  isTransit = false
   state(set, { mode: 'full' })
   await until(t, noted, undefined, 'and no longer')
+  await until(t, far, direct, 'they may call each other again')
 })
 
 t.test('a broker that lost its records does not make a member forget those with which it links', async (t) => {

@@ -51,7 +51,7 @@ export function planDevice(lane: CableDevice): DevicePlan {
   const peer = ({ identity, choice }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
     publicKey: identity,
     ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
-    allowedIps,
+    allowedIps: choice.forgets === true ? [] : allowedIps,
     keepaliveSeconds,
   })
   const peers = [

@@ -63,6 +63,11 @@ const RENEW_MS = 8000
 const RENEW_SOON_MS = 1000
 const JUST_SHARED_MS = 2000
 const REFUSED_MS = 10_000
+/**
+ * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up
+ * to the longest one.
+ */
+const NOT_ALLOWED_MS = 500
 /** So many questions without an answer, and the relay is asked again for the port: it may have been started again. */
 const UNANSWERED = 4
 /** Answers that make this end ask again at once. More of them in a row are those of a relay that is not well. */
@@ -77,6 +82,7 @@ export class BindCaller {
   #dueMs = -Infinity
   #unanswered = 0
   #atOnce = 0
+  #notAllowed = 0
 
   constructor(init: BindCallerInit) {
     this.#init = init
@@ -151,6 +157,7 @@ export class BindCaller {
         this.#state = { is: 'bound', port, at, seen, far: farSeen, untilMs: nowMs + lifeMs }
         this.#waitMs = FIRST_WAIT_MS
         this.#atOnce = 0
+        this.#notAllowed = 0
         const isSoon = far === undefined || (far.sharedMs ?? Infinity) < JUST_SHARED_MS
         this.#dueMs = nowMs + (isSoon ? RENEW_SOON_MS : Math.min(RENEW_MS, lifeMs / 3))
         return
@@ -179,14 +186,20 @@ export class BindCaller {
         this.#enter({ is: 'asking' }, nowMs)
         return
       case 'notAllowed':
+        this.#pause(why, Math.min(REFUSED_MS, NOT_ALLOWED_MS * 2 ** this.#notAllowed++), nowMs)
+        return
       case 'full':
       case 'memberFull':
       case 'quotaSpent':
       case 'sameAddress':
-        this.#enter({ is: 'refused', why, untilMs: nowMs + REFUSED_MS }, nowMs)
-        this.#atOnce = 0
-        this.#dueMs = nowMs + REFUSED_MS
+        this.#pause(why, REFUSED_MS, nowMs)
     }
+  }
+
+  #pause(why: Refusal, ms: number, nowMs: number): void {
+    this.#enter({ is: 'refused', why, untilMs: nowMs + ms }, nowMs)
+    this.#atOnce = 0
+    this.#dueMs = nowMs + ms
   }
 
   /** A cookie is valid for one port of the relay. */

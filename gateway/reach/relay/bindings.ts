@@ -57,9 +57,15 @@ export interface PortRange {
 export interface BindingLimits {
   readonly mostEnds: number
   readonly mostPairs: number
-  /** Of all ends of one member. Absent: a quarter of those for which there are ports. */
+  /**
+   * Of all ends of one member. Absent: a quarter of those for which there are ports. A pair that has no other way
+   * counts up to half of what others leave.
+   */
   readonly mostPairsOfMember?: number
-  /** Octets that the ends of two members may send each other in a period, in both directions together. */
+  /**
+   * Octets that the ends of two members may send each other in a period, in both directions together. Neither quota is
+   * for pairs that have no other way.
+   */
   readonly pairQuota: number
   /** Octets that the ends of one member may send in a period. */
   readonly memberQuota: number
@@ -99,6 +105,8 @@ export type RelayEvent =
       readonly ends: readonly RelayEnd[]
       /** Whether ends of these two members may be linked. */
       readonly mayLink: (a: string, b: string) => boolean
+      /** Whether relays alone may carry what these two members send each other. Absent: they have other ways. */
+      readonly isTransit?: ((a: string, b: string) => boolean) | undefined
     }
   | { readonly kind: 'question'; readonly bytes: Buffer; readonly from: AddressPort; readonly port: number }
   /** Octets that the kernel has forwarded since the last event of this kind, by the port at which they arrived. */
@@ -187,12 +195,14 @@ export class Bindings {
   readonly #init: BindingsInit
   #ends: ReadonlyMap<string, KnownEnd> = new Map()
   #mayLink: (a: string, b: string) => boolean = () => false
+  #isTransit: (a: string, b: string) => boolean = () => false
   readonly #pairs = new Map<string, Pair>()
   /** The side that has a port, with its pair. */
   readonly #byPort = new Map<number, { readonly pair: Pair; readonly side: Side }>()
   readonly #spentByMember = new Map<string, number>()
   /** By membersOf(). A pair that begins again has spent what it had. */
   readonly #spentByPair = new Map<string, number>()
+  readonly #mostPairs: number
   readonly #mostPairsOfMember: number
   /** Of members whose ends had a pair. */
   readonly #numbers = new Map<string, number>()
@@ -206,8 +216,8 @@ export class Bindings {
     this.#init = init
     this.#nextPort = init.ports.first
     const { ports, limits } = init
-    const mostPairs = Math.min(limits.mostPairs, Math.floor((ports.last - ports.first + 1) / 2))
-    this.#mostPairsOfMember = limits.mostPairsOfMember ?? Math.max(1, Math.floor(mostPairs / 4))
+    this.#mostPairs = Math.min(limits.mostPairs, pairsOfPorts(ports))
+    this.#mostPairsOfMember = limits.mostPairsOfMember ?? Math.max(1, Math.floor(this.#mostPairs / 4))
   }
 
   /** The only method that changes anything. */
@@ -216,7 +226,7 @@ export class Bindings {
     const isSwept = this.#sweep(nowMs, event.kind === 'time')
     switch (event.kind) {
       case 'ends':
-        return { isChanged: this.#takeEnds(event.ends, event.mayLink) || isSwept }
+        return { isChanged: this.#takeEnds(event) || isSwept }
       case 'carried':
         return { isChanged: this.#count(event.octets, nowMs) || isSwept }
       case 'time':
@@ -260,7 +270,7 @@ export class Bindings {
     return [...this.#byPort.keys()]
   }
 
-  #takeEnds(ends: readonly RelayEnd[], mayLink: (a: string, b: string) => boolean): boolean {
+  #takeEnds({ ends, mayLink, isTransit = () => false }: Extract<RelayEvent, { readonly kind: 'ends' }>): boolean {
     const { clusterset, limits, identity } = this.#init
     const known = new Map<string, KnownEnd>()
     for (const { member, identity: of } of ends) {
@@ -274,6 +284,7 @@ export class Bindings {
     }
     this.#ends = known
     this.#mayLink = mayLink
+    this.#isTransit = isTransit
     const gone = [...this.#pairs.values()].filter(({ sides: [a, b] }) => {
       return known.get(a.end.id) !== a.end || known.get(b.end.id) !== b.end || !this.#arePartners(a.end, b.end)
     })
@@ -421,7 +432,7 @@ export class Bindings {
   #begin(a: KnownEnd, b: KnownEnd, nowMs: number): Pair | Refusal {
     const { limits } = this.#init
     if (this.#pairs.size >= limits.mostPairs) return 'full'
-    if (this.#isMemberFull(a)) return 'memberFull'
+    if (this.#isMemberFull(a, b)) return 'memberFull'
     const ports = this.#freePorts()
     if (ports === undefined) return 'full'
     const side = (end: KnownEnd, port: number): Side => ({
@@ -444,14 +455,17 @@ export class Bindings {
 
   /** Whether the end may be bound, which makes the pair one of its member's as well if another one has asked for it. */
   #mayJoin({ sides: [asker, other] }: Pair, end: KnownEnd): boolean {
-    return asker.end === end || other.newest > 0 || !this.#isMemberFull(end)
+    return asker.end === end || other.newest > 0 || !this.#isMemberFull(end, asker.end)
   }
 
-  #isMemberFull({ member }: RelayEnd): boolean {
+  /** Whether the member of the end may have no further pair with the far one. */
+  #isMemberFull({ member }: RelayEnd, far: RelayEnd): boolean {
     const own = [...this.#pairs.values()].filter(({ sides: [asker, other] }) => {
       return asker.end.member === member || (other.end.member === member && other.newest > 0)
     })
-    return own.length >= this.#mostPairsOfMember
+    if (own.length < this.#mostPairsOfMember) return false
+    const leftByOthers = this.#mostPairs - (this.#pairs.size - own.length)
+    return !this.#isTransit(member, far.member) || own.length >= Math.floor(leftByOthers / 2)
   }
 
   #numberOf({ member }: RelayEnd): number {
@@ -505,6 +519,7 @@ export class Bindings {
       if (known === undefined || count <= 0) continue
       const { pair, side } = known
       pair.usedMs = nowMs
+      if (this.#isTransit(pair.sides[0].end.member, pair.sides[1].end.member)) continue
       const members = membersOf(pair.sides[0].end, pair.sides[1].end)
       this.#spentByPair.set(members, (this.#spentByPair.get(members) ?? 0) + count)
       this.#spentByMember.set(side.end.member, (this.#spentByMember.get(side.end.member) ?? 0) + count)
@@ -521,9 +536,15 @@ export class Bindings {
 
   #isSpent(a: RelayEnd, b: RelayEnd): boolean {
     const { pairQuota, memberQuota } = this.#init.limits
+    if (this.#isTransit(a.member, b.member)) return false
     const isMemberSpent = ({ member }: RelayEnd): boolean => (this.#spentByMember.get(member) ?? 0) >= memberQuota
     return (this.#spentByPair.get(membersOf(a, b)) ?? 0) >= pairQuota || isMemberSpent(a) || isMemberSpent(b)
   }
+}
+
+/** Pairs for which there are ports. */
+export function pairsOfPorts({ first, last }: PortRange): number {
+  return Math.floor((last - first + 1) / 2)
 }
 
 /** How long a pair that carries nothing has its ports. If it was never bound, no longer than a binding lasts. */

@@ -61,7 +61,10 @@ export interface RelayUseInit {
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
   readonly worth: (key: string, relay: UsableRelay) => RelayWorth
-  /** Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. */
+  /**
+   * Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. Links with
+   * `via` are not asked about: that names their relays.
+   */
   readonly mayRelay?: (relay: string, far: string) => boolean
   /** What this node states of relays. Absent: nothing. */
   readonly ownCosts?: RelayCosts
@@ -85,12 +88,12 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
   const { links, ownEndpoint, hidden, keeps, worth, mayRelay = () => true, ownCosts = NO_COSTS } = init
   const relays = usableRelays(links)
   if (relays.length === 0) return []
-  const wants = links.flatMap((link) => {
+  const ofLinks = links.map((link): readonly RelayWant[] => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const { key, remoteLane, identity, via } = link
     const thirds = relays
       .filter(({ cluster }) => {
-        return cluster !== link.cluster && via?.includes(cluster) !== false && mayRelay(cluster, link.cluster)
+        return cluster !== link.cluster && (via?.includes(cluster) ?? mayRelay(cluster, link.cluster))
       })
       .map((relay) => ({ ...relay, costMs: linkCostMs(relay, ownCosts, link) }))
     const sorted = relayOrder(ownEndpoint, link.endpoint, thirds).map(({ costMs: _, ...relay }) => relay)
@@ -101,7 +104,14 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
       return { key, remoteLane, identity, relay, ...isTransit }
     })
   })
-  return wants.slice(0, MOST_WANTS)
+  return fairly(ofLinks)
+}
+
+/** Each link gets its first binding before any gets its second, and so on. */
+function fairly(ofLinks: readonly (readonly RelayWant[])[]): readonly RelayWant[] {
+  const turns = Array.from({ length: MOST_RELAYS_OF_LINK }, (_, turn) => ofLinks.flatMap((wants) => wants[turn] ?? []))
+  const kept = new Set(turns.flat().slice(0, MOST_WANTS))
+  return ofLinks.flat().filter((want) => kept.has(want))
 }
 
 const NO_COSTS: RelayCosts = { rttMs: new Map() }

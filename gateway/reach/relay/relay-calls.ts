@@ -248,10 +248,17 @@ export class RelayCalls {
 
   /** Relays that refuse this gateway, each with its reasons, sorted. */
   refusals(): readonly string[] {
-    const all = [...this.#calls.values()].flatMap(({ want, caller }) => {
-      return caller.state.is === 'refused' ? [`${want.relay.cluster}: ${caller.state.why}`] : []
-    })
-    return [...new Set(all)].sort()
+    return [...new Set([...this.refusalsOfLinks().values()].flat())].sort()
+  }
+
+  /** The same for each link that a relay refuses, by linkKey(). */
+  refusalsOfLinks(): ReadonlyMap<string, readonly string[]> {
+    const refusals = new Map<string, string[]>()
+    for (const { want, caller } of this.#calls.values()) {
+      if (caller.state.is !== 'refused') continue
+      refusals.set(want.key, [...(refusals.get(want.key) ?? []), `${want.relay.cluster}: ${caller.state.why}`].sort())
+    }
+    return refusals
   }
 
   /** Packets of the link got no answer at this place, although both ends are bound there. */

@@ -17,7 +17,7 @@ import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probin
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop } from '../../../reconcile/reconcile.ts'
-import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd } from './bindings.ts'
+import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd, pairsOfPorts } from './bindings.ts'
 import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 
@@ -80,15 +80,22 @@ export class RelayServer {
     this.#loop = new ReconcileLoop({ clock, onError }, ROUNDS, (signal) => this.#round(signal))
   }
 
-  /** Ends that may use this relay, all of them. `mayLink`: whether ends of two members may be linked. */
-  setEnds(ends: readonly RelayEnd[], mayLink: (a: string, b: string) => boolean): void {
-    if (this.#bindings.apply({ kind: 'ends', ends, mayLink }).isChanged) this.#loop.poke()
+  /**
+   * Ends that may use this relay, all of them. `mayLink`: whether ends of two members may be linked. `isTransit`:
+   * whether relays alone may carry that. Absent: never.
+   */
+  setEnds(
+    ends: readonly RelayEnd[],
+    mayLink: (a: string, b: string) => boolean,
+    isTransit?: (a: string, b: string) => boolean,
+  ): void {
+    if (this.#bindings.apply({ kind: 'ends', ends, mayLink, isTransit }).isChanged) this.#loop.poke()
   }
 
   /** How busy the relay is, from 0 to 1: by its pairs, or by what they send. */
   load(): number {
     const { ports, limits, memberBytesPerSecond } = this.#config
-    const most = Math.min(limits.mostPairs, Math.floor((ports.last - ports.first + 1) / 2))
+    const most = Math.min(limits.mostPairs, pairsOfPorts(ports))
     return Math.min(1, Math.max(this.#bindings.pairCount / most, this.#bytesPerSecond / memberBytesPerSecond))
   }
 

@@ -174,11 +174,16 @@ export class Relays {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'relayPlaces' | 'relayMoves' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'> {
+  get known(): Pick<
+    GatewayWorld,
+    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
+  > {
+    const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
+      ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
       ...(punched.size === 0 ? {} : { punched }),
       ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
@@ -414,7 +419,8 @@ export class Relays {
     }
     const transit = transitOf(world)
     const mayLink = (a: string, b: string): boolean => transit.mayRelay(world.own.spec.id, [a, b])
-    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), mayLink)
+    const isTransit = (a: string, b: string): boolean => transit.isTransit([a, b])
+    this.#serving.server.setEnds(planRelayEnds(world.endpoints, accepted, this.#deps.cable.rules), mayLink, isTransit)
   }
 
   #start(name: string, { clusterset, identity, agree }: OwnEnd, address: Address): Serving {

@@ -7,6 +7,7 @@ import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
 import { links } from '../../../model/lanes/topology.ts'
 import type { Topology } from '../../../model/records.ts'
+import { endpointObject } from '../../support/objects/cluster-objects.ts'
 import { anExport, facts } from '../support/harness.ts'
 
 const ROW: MemberRow = {
@@ -123,4 +124,66 @@ t.test('a thousand members: the event loop goes on, and the plan stays small', a
   t.ok(JSON.stringify(plan).length < 1_000_000)
   const stopped = AbortSignal.abort(new Error('the caller has gone'))
   await t.rejects(planTopology(log, { mode: 'full' }, { signal: stopped }))
+})
+
+/** Hubs h1 and h2 with a relay each, and spokes c0 to c<count - 1>, all with one gateway. */
+async function hubsAndSpokes(count: number, before: Topology) {
+  const log = openMemoryLog()
+  const ids = ['h1', 'h2', ...Array.from({ length: count }, (_, i) => `c${i}`)]
+  await log.transact((tx) => {
+    setTopology(tx, { topology: before }, 1)
+    for (const id of ids) {
+      tx.put('member', id, ROW)
+      const { spec } = endpointObject({ cluster: id, capabilities: id.startsWith('h') ? ['relay'] : [] })
+      tx.put('record', `${id}/Endpoint//gw`, { createdAtMs: 1, body: { kind: 'Endpoint', spec } })
+    }
+  })
+  return log
+}
+
+function through(...via: readonly string[]): Topology {
+  return { mode: 'hub-and-spoke', hubs: ['h1', 'h2'], ...(via.length === 0 ? {} : { via }) }
+}
+
+t.test('a link moves only if none of its relays stays', async (t) => {
+  const rows: readonly (readonly [before: Topology, after: Topology, moved: number])[] = [
+    [through('h1'), through('h1', 'h2'), 0],
+    [through('h1', 'h2'), through('h2'), 0],
+    [through('h1'), through('h2'), 3],
+    [through('h1'), { mode: 'full' }, 3],
+    [{ mode: 'full' }, through('h1'), 3],
+    [through(), through('h1'), 0],
+    [{ mode: 'full' }, { mode: 'groups', groups: [{ name: 'all', clusters: ['c0', 'c1', 'c2'] }] }, 0],
+  ]
+  for (const [before, after, moved] of rows) {
+    const { transit, changes } = await planTopology(await hubsAndSpokes(3, before), after, { signal })
+    const listed = changes.filter(({ change }) => change === 'transit' || change === 'direct')
+    t.same([transit?.moved ?? 0, listed.length], [moved, moved], JSON.stringify([before, after]))
+  }
+})
+
+t.test('more links than the ports of relays suffice for', async (t) => {
+  const star = (spokes: number): Topology => {
+    const and = { clusters: Array.from({ length: spokes }, (_, i) => `c${i}`) }
+    const between = { clusters: ['c0'] }
+    return {
+      mode: 'pairs',
+      pairs: [
+        { between: { clusters: ['h1'] }, and },
+        { between, and, via: ['h1'] },
+      ],
+    }
+  }
+  const rows: readonly (readonly [spokes: number, after: Topology, want: readonly object[]])[] = [
+    [14, through('h1'), []],
+    [15, through('h1'), [{ via: ['h1'], links: 105, room: 99, linksOfMember: 14, roomOfMember: 49 }]],
+    [15, through('h1', 'h2'), [{ links: 105, room: 99 }]],
+    [50, star(50), []],
+    [51, star(51), [{ links: 50, room: 99, member: 'c0', linksOfMember: 50, roomOfMember: 49 }]],
+  ]
+  for (const [spokes, after, want] of rows) {
+    const { transit } = await planTopology(await hubsAndSpokes(spokes, { mode: 'full' }), after, { signal })
+    t.equal(transit?.crowded?.length, want.length, `${spokes} spokes`)
+    t.match(transit?.crowded, want)
+  }
 })

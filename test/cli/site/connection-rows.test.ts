@@ -1,6 +1,7 @@
 import t from 'tap'
 import { agoText, connectionRows } from '../../../cli/status/gateway-rows.ts'
 import type { Condition, Gateway } from '../../../model/objects.ts'
+import { endpointObject } from '../../support/objects/cluster-objects.ts'
 
 const NOW = Date.parse('2026-01-01T00:10:00Z')
 const SILENT: Condition = {
@@ -50,6 +51,16 @@ t.test('an old word is not up', (t) => {
     const texts = shown.map(({ state, heardSecondsAgo, message }) => `${state} ${heardSecondsAgo} ${message}`)
     t.strictSame(texts, want, `${beat} ${silent}`)
   }
+  t.end()
+})
+
+t.test('members through which alone a connection goes', (t) => {
+  const via = (text: string | undefined) => {
+    const annotations = text === undefined ? {} : { 'sealane.io/via': text }
+    const endpoint = endpointObject({ cluster: 'paris' }, { name: 'e', annotations })
+    return connectionRows([gateway(undefined)], NOW, { endpoints: [endpoint] })[0]?.via
+  }
+  t.strictSame([via(undefined), via('oslo,riga'), via('')], [undefined, ['oslo', 'riga'], undefined])
   t.end()
 })
 

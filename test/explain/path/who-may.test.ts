@@ -111,9 +111,8 @@ t.test('the topology lets the two link through hubs alone', async (t) => {
   const through =
     (change: Parameters<typeof changeLinks>[2]) =>
     (at: At): void => {
-      const text = JSON.stringify({ mode: 'hub-and-spoke', hubs: ['oslo', 'riga'], via: ['oslo', 'riga'] })
-      for (const { metadata } of at('Cluster').filter((one) => one.metadata.name === SELF))
-        Object.assign(metadata, { annotations: { 'sealane.io/topology': text } })
+      for (const { metadata } of at('Endpoint').filter(({ spec }) => spec['cluster'] === 'paris'))
+        Object.assign(metadata, { annotations: { 'sealane.io/via': 'oslo,riga' } })
       changeLinks(at, ({ cluster }) => cluster === 'paris', change)
     }
   const linkTexts = (change: Parameters<typeof changeLinks>[2]): string =>

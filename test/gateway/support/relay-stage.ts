@@ -87,8 +87,12 @@ export class RelayStage {
     return end
   }
 
-  allow(ends: readonly RelayEnd[], mayLink: (a: string, b: string) => boolean = () => true): RelayEffect {
-    return this.bindings.apply({ kind: 'ends', ends, mayLink })
+  allow(
+    ends: readonly RelayEnd[],
+    mayLink: (a: string, b: string) => boolean = () => true,
+    isTransit?: (a: string, b: string) => boolean,
+  ): RelayEffect {
+    return this.bindings.apply({ kind: 'ends', ends, mayLink, isTransit })
   }
 
   bytes(from: TestEnd, to: TestEnd, init: Partial<AskInit> = {}): Buffer {

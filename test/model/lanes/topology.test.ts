@@ -183,3 +183,17 @@ t.test('the names of a topology', async (t) => {
     ['milano', 'oslo', 'paris'],
   ])
 })
+
+t.test('pairs of clusters for which the same is stated share one list', (t) => {
+  const pair = (via: readonly string[], ...clusters: readonly string[]) => ({
+    ...{ between: { clusters: ['a'] }, and: { clusters }, via },
+  })
+  const topology: Topology = { mode: 'pairs', pairs: [pair(['x'], 'b', 'c', 'd'), pair(['y', 'w'], 'c', 'd')] }
+  const via = (id: string): readonly string[] | undefined => {
+    const answer = links(topology, { id: 'a' }, { id })
+    return answer.linked ? answer.via : undefined
+  }
+  t.strictSame([via('b'), via('c')], [['x'], ['w', 'x', 'y']])
+  t.equal(via('c'), via('d'), 'one list for both')
+  t.end()
+})

@@ -133,6 +133,25 @@ t.test('a relay that is started again, and one that is gone', async (t) => {
   t.equal(stage.bindings.paths().length, 2, 'it is back')
 })
 
+t.test('a relay that learns a moment later that the two may be linked', async (t) => {
+  const rows: readonly (readonly [lateMs: number, withinMs: number])[] = [
+    [300, 400],
+    [1200, 500],
+    [60_000, 10_000],
+  ]
+  for (const [lateMs, withinMs] of rows) {
+    const ends = twoEnds()
+    const { stage, ends: known } = ends
+    stage.allow(known, () => false)
+    const asked = await run(ends, lateMs)
+    t.equal(stage.bindings.paths().length, 0)
+    t.ok(asked <= 2 * 2 * (5 + lateMs / 10_000), `${asked} questions in ${lateMs} ms`)
+    stage.allow(known)
+    await run(ends, withinMs)
+    t.equal(stage.bindings.paths().length, 2, `${lateMs} ms late: bound ${withinMs} ms later`)
+  }
+})
+
 t.test('a clock that goes back', async (t) => {
   const { stage, calls } = twoEnds()
   const [one] = calls
@@ -165,6 +184,11 @@ t.test('a relay that lies cannot make an end ask without a pause', async (t) => 
         : { from: a.id, to: b.id, counter, type: 'refused', why: 'wrongPort', port: 0, newest: 0 },
     (counter) => ({ from: a.id, to: b.id, counter, type: 'assigned', port: 22 }),
     (counter) => ({ from: a.id, to: b.id, counter, type: 'refused', why: 'full', port: 0, newest: 0 }),
+    (counter) => ({ from: a.id, to: b.id, counter, type: 'refused', why: 'notAllowed', port: 0, newest: 0 }),
+    (counter) =>
+      counter % 2 === 0
+        ? { from: a.id, to: b.id, counter, type: 'assigned', port: 5000 }
+        : { from: a.id, to: b.id, counter, type: 'refused', why: 'notAllowed', port: 0, newest: 0 },
   ]
   for (const [i, lie] of lies.entries()) {
     const caller = callerOf(a, b)

@@ -382,6 +382,42 @@ t.test('one member that asks for all others leaves pairs to these', async (t) =>
   t.ok(stage.bind(one, paris, B) > 0, 'they may be bound where paris has asked')
 })
 
+t.test('a member has more pairs that have no other way, and leaves half to others', async (t) => {
+  const stage = new RelayStage({ ports: { first: 4601, last: 4640 } })
+  const [paris, oslo] = [stage.end('paris'), stage.end('oslo')]
+  const others = Array.from({ length: 20 }, (_, i) => stage.end(`site-${i}`))
+  const ofParis = (a: string, b: string): boolean => a === 'paris' || b === 'paris'
+  stage.allow([paris, oslo, ...others], () => true, ofParis)
+  const pairsOf = (end: TestEnd): number => {
+    const answers = others.map((other) => stage.prove(end, other, { at: A })?.type)
+    return answers.filter((type) => type === 'assigned').length
+  }
+  t.equal(pairsOf(oslo), 5, 'a quarter of twenty pairs')
+  t.equal(pairsOf(paris), 7, 'half of the fifteen that oslo leaves')
+})
+
+t.test('no quota ends a pair that has no other way', async (t) => {
+  const stage = new RelayStage({ limits: { pairQuota: 1000, memberQuota: 1500 } })
+  const [paris, oslo, roma] = [stage.end('paris'), stage.end('oslo'), stage.end('roma')]
+  const allow = (isTransit: boolean) =>
+    stage.allow(
+      [paris, oslo, roma],
+      () => true,
+      (a, b) => isTransit && [a, b].sort().join() === 'oslo,paris',
+    )
+  allow(true)
+  const port = stage.bind(paris, oslo, A)
+  stage.bind(oslo, paris, B)
+  const free = stage.bind(paris, roma, C)
+  stage.bind(roma, paris, B)
+  stage.carry(port, 5000)
+  t.equal(stage.bindings.paths().length, 4, 'neither pair has spent anything')
+  t.match(stage.prove(paris, oslo, { at: A, port }), { type: 'bound' })
+  stage.carry(free, 1200)
+  t.equal(stage.bindings.paths().length, 2, 'the other pair has a quota')
+  t.match(stage.prove(paris, roma, { at: C, port: free }), { type: 'refused', why: 'quotaSpent' })
+})
+
 t.test('a pair at which the far end never arrives has its ports for a minute', async (t) => {
   const { stage, a, b } = two()
   const toA = stage.bind(a, b, A)

@@ -77,5 +77,6 @@ t.test('octets that only look like an answer wake nothing', async (t) => {
   const refused = { ...ends, counter: Number(sent[1]?.readBigUInt64BE(24)), port: 0, newest: 0 }
   socket.onMessage(encodeAnswer({ ...refused, type: 'refused', why: 'full' }, key), { ...from, port: 4601 })
   t.strictSame(calls.refusals(), ['oslo: full'])
+  t.strictSame([...calls.refusalsOfLinks().values()], [['oslo: full']])
   calls.close()
 })
