@@ -72,6 +72,13 @@ interface Mapping {
   readonly renewMs: number
 }
 
+/** A mapping outside this machine: until when the router keeps it, in monotonic milliseconds. */
+export interface LivingMapping {
+  readonly inside: number
+  readonly outside: AddressPort
+  readonly untilMs: number
+}
+
 type Topic = { readonly is: 'address' } | { readonly is: 'map' | 'release'; readonly port: number }
 
 interface Question {
@@ -85,6 +92,8 @@ export class PortMapper {
   readonly #init: PortMapperInit
   #wanted: readonly number[] = []
   readonly #mappings = new Map<number, Mapping>()
+  /** The ports outside that an earlier run had, by port of this node: the first suggestions. */
+  readonly #suggested = new Map<number, number>()
   #protocol: MappingProtocol = 'pcp'
   /** The protocols that have not been answered since the last answer. */
   #silent = new Set<MappingProtocol>()
@@ -119,6 +128,21 @@ export class PortMapper {
   /** Takes the ports of this node that are to be reached from outside. */
   want(ports: readonly number[]): void {
     this.#wanted = [...new Set(ports)].sort((a, b) => a - b)
+  }
+
+  /** Takes what an earlier run had, before the first question. It is renewed at once, and counts meanwhile. */
+  restore(protocol: MappingProtocol, before: readonly LivingMapping[], nowMs: number): void {
+    this.#protocol = protocol
+    for (const { inside, outside, untilMs } of before) {
+      this.#suggested.set(inside, outside.port)
+      const mostMs = Math.min(untilMs, nowMs + LIFETIME_SECONDS * 1000)
+      if (nowMs < mostMs) this.#mappings.set(inside, { outside, untilMs: mostMs, renewMs: nowMs })
+    }
+  }
+
+  /** What is to outlive this process. */
+  get living(): readonly LivingMapping[] {
+    return [...this.#mappings].map(([inside, { outside, untilMs }]) => ({ inside, outside, untilMs }))
   }
 
   /** The places outside, by the port of this node. */
@@ -226,7 +250,7 @@ export class PortMapper {
   /** All ports are to have the same distance to those outside: far ends know one number (linkPort()). */
   #outside(port: number): number {
     const [first] = [...this.#mappings].sort(([a], [b]) => a - b)
-    const known = this.#mappings.get(port)?.outside.port
+    const known = this.#mappings.get(port)?.outside.port ?? this.#suggested.get(port)
     const wanted = known ?? port + (first === undefined ? 0 : first[1].outside.port - first[0])
     return wanted >= 1 && wanted <= 0xffff ? wanted : port
   }
