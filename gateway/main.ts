@@ -103,7 +103,10 @@ async function serve(
     lanes.poke()
     reports.poke()
   }
-  const portMappings = new PortMappings(deps, { stateDir: config.stateDir, onChange: onMapping })
+  const portMappings = new PortMappings(deps, {
+    ...{ stateDir: config.stateDir, onChange: onMapping },
+    seen: () => relays.seen,
+  })
   await portMappings.prepare()
   const lanes = new LaneLoop(deps, {
     config,

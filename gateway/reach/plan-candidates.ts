@@ -26,8 +26,8 @@ import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
  * Candidates of this lane, best first: public addresses (from the operator, then the node's own), the address in the
- * nodes' network, and last the address that the broker saw, if it is valid, at the port that a router has mapped and at
- * that which a NAT may have kept. A node behind NAT has candidates too: peers behind the same NAT can call it there, and
+ * nodes' network, and last the place to which a router leads calls, and the address that the broker saw when this
+ * cluster joined, if it is valid, at the port which a NAT may have kept. A node behind NAT has candidates too: peers behind the same NAT can call it there, and
  * this node calls the others.
  *
  * An address that this node has itself is called at the port on which it listens, and an address outside at the public
@@ -51,8 +51,11 @@ export function planCandidates(world: GatewayWorld, lane: GatewayLaneConfig): En
   ]
   const firsts = candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
   if (observed === undefined || isOwn || firsts.some(({ address }) => address === observed)) return firsts
-  const ports = [...(world.mapped === undefined ? [] : [world.mapped.port]), portOutside]
-  return [...firsts, ...[...new Set(ports)].map((one) => ({ kind: 'observed', address: observed, port: one }) as const)]
+  const { mapped } = world
+  const led = mapped === undefined ? [] : [{ address: formatAddress(mapped.address), port: mapped.port }]
+  const places = [...led, { address: observed, port: portOutside }]
+  const behind = places.filter((one, i) => i === 0 || one.address !== led[0]?.address || one.port !== led[0].port)
+  return [...firsts, ...behind.map((one) => ({ kind: 'observed', ...one }) as const)]
 }
 
 /** Whether a router leads calls to this lane, at the first of its observed candidates. */

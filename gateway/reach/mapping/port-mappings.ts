@@ -46,6 +46,8 @@ export interface PortMappingsInit {
   readonly stateDir: string
   /** known or view has changed. */
   readonly onChange: () => void
+  /** The addresses at which relays see this node. Absent: none do. */
+  readonly seen?: () => readonly string[]
   /** Absent: the real socket. */
   readonly openSocket?: OpenRouterSocket
 }
@@ -82,6 +84,8 @@ export class PortMappings {
   /** What an earlier run has left. Undefined: nothing, or it has been taken. */
   #before: KeptMappings | undefined
   #keptText = ''
+  /** An address that relays have seen, and at which a place was believed. It stays while no relay is asked any more. */
+  #confirmed: string | undefined
 
   constructor(deps: { readonly clock: Clock; readonly logger: Logger }, init: PortMappingsInit) {
     this.#deps = deps
@@ -145,6 +149,8 @@ export class PortMappings {
     const mapper = new PortMapper({ nonce: mappingNonce(secret) })
     const nowMs = this.#deps.clock.monotonic()
     if (this.#before !== undefined) restore(mapper, this.#before, this.#deps.clock)
+    // It was believed when it was kept.
+    this.#confirmed ??= this.#before?.place && formatAddress(this.#before.place.address)
     this.#before = undefined
     this.#mapped = mapper.mapped(nowMs)
     return { router, mapper }
@@ -227,7 +233,12 @@ export class PortMappings {
   #place(): ReturnType<typeof planMappedPlace> {
     const world = this.#planned?.world
     const [own] = world?.lanes ?? []
-    return world === undefined || own === undefined ? {} : planMappedPlace(world, own, this.#mapped)
+    if (world === undefined || own === undefined) return {}
+    const seen = new Set([...(this.#init.seen?.() ?? []), ...(this.#confirmed === undefined ? [] : [this.#confirmed])])
+    seen.delete(world.observedAddress ?? '')
+    const found = planMappedPlace(world, own, this.#mapped, [...seen])
+    if (found.place !== undefined) this.#confirmed = formatAddress(found.place.address)
+    return found
   }
 
   /** Ends all mappings at the router, in bounded time. */

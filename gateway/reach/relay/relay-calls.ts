@@ -199,6 +199,14 @@ export class RelayCalls {
     )
   }
 
+  /** The addresses at which relays see this node, sorted. */
+  seen(): readonly string[] {
+    const addresses = [...this.#calls.values()].flatMap(({ caller: { state } }) =>
+      state.is === 'bound' ? [formatAddress(state.seen.address)] : [],
+    )
+    return [...new Set(addresses)].sort()
+  }
+
   /** Where far ends can be called without a relay, by linkKey(). */
   punched(): ReadonlyMap<string, AddressPort> {
     return new Map(

@@ -195,6 +195,11 @@ export class Relays {
     return this.#calls.mapping()
   }
 
+  /** The addresses at which relays see this node. */
+  get seen(): readonly string[] {
+    return this.#calls.seen()
+  }
+
   /** Why packets of a relayed link go through the relay, by linkKey(). */
   whyRelayed(key: string): WhyRelayed {
     return this.#calls.whyRelayed(key)

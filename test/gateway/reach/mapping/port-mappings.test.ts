@@ -40,6 +40,7 @@ class Home {
   isRefused = false
   readonly ended: Promise<void>
   readonly openSocket: OpenRouterSocket
+  seen: readonly string[] = []
 
   constructor(stateDir: string) {
     const openSocket: OpenRouterSocket = (router, events) => {
@@ -64,7 +65,7 @@ class Home {
     }
     const deps = { clock: this.clock, logger: new CapturingLogger() }
     this.openSocket = openSocket
-    this.mappings = new PortMappings(deps, { stateDir, onChange, openSocket })
+    this.mappings = new PortMappings(deps, { stateDir, onChange, openSocket, seen: () => this.seen })
     this.ended = this.mappings.prepare().then(() => this.mappings.run(this.stop.signal))
   }
 
@@ -133,6 +134,18 @@ t.test('a place outside, kept while the process is restarted, until the cluster 
   await ended
   await endPortMappings(third.clock, { stateDir: folder, openSocket: third.openSocket })
   t.strictSame(readdirSync(folder), [], 'nothing is left')
+})
+
+t.test('the network outside has another address since the cluster joined', async (t) => {
+  const router = new Router({ speaks: ['pcp'], address: '198.51.100.7' })
+  const home = new Home(temporaryFolder(t))
+  home.answers = (question) => [router.answer(question, '10.0.0.2') ?? Buffer.alloc(0)]
+  home.seen = ['198.51.100.7']
+  const view = await home.plans(HOME)
+  t.equal(view?.is === 'mapped' && formatAddressPort(view.place), '198.51.100.7:4500')
+  home.seen = []
+  t.match(await home.plans(HOME), { is: 'mapped' }, 'the link needs no relay any more')
+  await home.end()
 })
 
 t.test('what an earlier run kept: an old or damaged file', async (t) => {
