@@ -10,7 +10,7 @@
  * appendix A). What a router answers is only a claim: the caller decides whether a place is used, and probes or a
  * handshake through the place prove it.
  */
-import { type Address, type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import type { Address, AddressPort } from '../../../model/addresses/addresses.ts'
 import {
   type MappingAnswer,
   type MappingProtocol,
@@ -20,11 +20,18 @@ import {
   encodePcpMap,
 } from './mapping-frame.ts'
 
-/** A gateway that is killed leaves its mappings in the router for so long at most. */
+/** A process that stops leaves its mappings in the router for so long at most. */
 export const LIFETIME_SECONDS = 600
 /** A router that has restarted has forgotten its mappings; a gateway learns that by its next question. */
 export const RENEW_MS = 120_000
-const SOONEST_RENEWAL_MS = 10_000
+/** A place that is gone sooner is of no use to far ends. */
+const SHORTEST_LIFETIME_SECONDS = 60
+/** The address that NAT-PMP says counts for so long. */
+const ADDRESS_MS = 10_000
+/** Each lane number has ports of its own outside, so gateways of a cluster behind one router do not meet. */
+const PORTS_OF_LANE = 8
+/** Where ports outside are sought when others have those that were wanted, and how often. */
+const [RANDOM_FIRST, RANDOM_LAST, MOST_MOVES] = [32_768, 65_535, 4]
 /** The pauses after a question and its repetitions (RFC 6886 section 3.1, fewer). */
 const PAUSES_MS = [250, 500, 1000, 2000] as const
 /** More messages than that to one question are no answers, but a flood. */
@@ -56,6 +63,10 @@ const NATPMP_RESULTS: Readonly<Record<number, string>> = {
 export interface PortMapperInit {
   /** NONCE_BYTES octets for the mapping of a port, the same ones after a restart of this process. */
   readonly nonce: (port: number) => Buffer
+  /** The lane number of this gateway. */
+  readonly lane: number
+  /** 0 inclusive to 1 exclusive. */
+  readonly random: () => number
 }
 
 /** What is known of the router. */
@@ -92,8 +103,11 @@ export class PortMapper {
   readonly #init: PortMapperInit
   #wanted: readonly number[] = []
   readonly #mappings = new Map<number, Mapping>()
-  /** The ports outside that an earlier run had, by port of this node: the first suggestions. */
-  readonly #suggested = new Map<number, number>()
+  /** What is added to a port of this node for the first suggestion. */
+  #distance: number
+  /** Ports whose mappings end, because others have a distance that these cannot get. */
+  readonly #moving = new Set<number>()
+  #moves = 0
   #protocol: MappingProtocol = 'pcp'
   /** The protocols that have not been answered since the last answer. */
   #silent = new Set<MappingProtocol>()
@@ -109,6 +123,7 @@ export class PortMapper {
 
   constructor(init: PortMapperInit) {
     this.#init = init
+    this.#distance = PORTS_OF_LANE * init.lane
   }
 
   get state(): RouterState {
@@ -125,16 +140,24 @@ export class PortMapper {
     return this.#question !== undefined
   }
 
+  /** All questions that are due have been answered, or are put off. */
+  isSettled(nowMs: number): boolean {
+    return this.#question === undefined && this.dueMs(nowMs) > nowMs
+  }
+
   /** Takes the ports of this node that are to be reached from outside. */
   want(ports: readonly number[]): void {
-    this.#wanted = [...new Set(ports)].sort((a, b) => a - b)
+    const wanted = [...new Set(ports)].sort((a, b) => a - b)
+    if (wanted.join() !== this.#wanted.join()) this.#moves = 0
+    this.#wanted = wanted
   }
 
   /** Takes what an earlier run had, before the first question. It is renewed at once, and counts meanwhile. */
   restore(protocol: MappingProtocol, before: readonly LivingMapping[], nowMs: number): void {
     this.#protocol = protocol
+    const [first] = before
+    if (first !== undefined) this.#distance = first.outside.port - first.inside
     for (const { inside, outside, untilMs } of before) {
-      this.#suggested.set(inside, outside.port)
       const mostMs = Math.min(untilMs, nowMs + LIFETIME_SECONDS * 1000)
       if (nowMs < mostMs) this.#mappings.set(inside, { outside, untilMs: mostMs, renewMs: nowMs })
     }
@@ -170,8 +193,7 @@ export class PortMapper {
   dueMs(nowMs: number): number {
     if (this.#question !== undefined) return this.#question.dueMs
     const renewals = this.#wanted.map((port) => this.#portDueMs(port) ?? nowMs)
-    const isReleasing = [...this.#mappings.keys()].some((port) => !this.#wanted.includes(port))
-    const dueMs = Math.min(...renewals, isReleasing ? nowMs : Infinity)
+    const dueMs = Math.min(...renewals, this.#leaving() === undefined ? Infinity : nowMs)
     return Math.max(dueMs, this.#quietUntilMs)
   }
 
@@ -203,7 +225,7 @@ export class PortMapper {
     if (this.#question === undefined) return
     const { topic } = this.#question
     this.#question = undefined
-    if (topic.is === 'release') this.#mappings.delete(topic.port)
+    if (topic.is === 'release') this.#ended(topic.port)
     else this.#silence(this.#protocol, nowMs)
   }
 
@@ -224,13 +246,18 @@ export class PortMapper {
   }
 
   #topic(nowMs: number): Topic | undefined {
-    const leaving = [...this.#mappings.keys()].find((port) => !this.#wanted.includes(port))
+    const leaving = this.#leaving()
     if (nowMs < this.#quietUntilMs) return undefined
     if (leaving !== undefined) return { is: 'release', port: leaving }
     const port = this.#wanted.find((one) => nowMs >= (this.#portDueMs(one) ?? -Infinity))
     if (port === undefined) return undefined
-    const isOld = nowMs - (this.#address?.atMs ?? -Infinity) >= SOONEST_RENEWAL_MS
+    const isOld = nowMs - (this.#address?.atMs ?? -Infinity) >= ADDRESS_MS
     return this.#protocol === 'natPmp' && isOld ? { is: 'address' } : { is: 'map', port }
+  }
+
+  /** A port whose mapping is to end. */
+  #leaving(): number | undefined {
+    return [...this.#mappings.keys()].find((port) => !this.#wanted.includes(port) || this.#moving.has(port))
   }
 
   /** Undefined: at once. */
@@ -250,9 +277,25 @@ export class PortMapper {
   /** All ports are to have the same distance to those outside: far ends know one number (linkPort()). */
   #outside(port: number): number {
     const [first] = [...this.#mappings].sort(([a], [b]) => a - b)
-    const known = this.#mappings.get(port)?.outside.port ?? this.#suggested.get(port)
-    const wanted = known ?? port + (first === undefined ? 0 : first[1].outside.port - first[0])
+    const known = this.#mappings.get(port)?.outside.port
+    const wanted = known ?? port + (first === undefined ? this.#distance : first[1].outside.port - first[0])
     return wanted >= 1 && wanted <= 0xffff ? wanted : port
+  }
+
+  /** A router keeps a mapping as it is, whatever is wanted at its renewal. So all of them end, and begin elsewhere. */
+  #align(): void {
+    const distances = new Set([...this.#mappings].map(([port, { outside }]) => outside.port - port))
+    const [first = 0, last = first] = [this.#wanted[0], this.#wanted.at(-1)]
+    if (distances.size < 2 || this.#moves >= MOST_MOVES) return
+    this.#moves += 1
+    const room = RANDOM_LAST - RANDOM_FIRST - (last - first)
+    this.#distance = RANDOM_FIRST + Math.floor(this.#init.random() * room) - first
+    for (const port of this.#mappings.keys()) this.#moving.add(port)
+  }
+
+  #ended(port: number): void {
+    this.#mappings.delete(port)
+    this.#moving.delete(port)
   }
 
   #fits(answer: MappingAnswer, topic: Topic): boolean {
@@ -277,6 +320,7 @@ export class PortMapper {
     const expected = before.seconds + (nowMs - before.atMs) / 1000
     if (seconds + EPOCH_SLACK_SECONDS >= expected) return
     this.#address = undefined
+    this.#moves = 0
     for (const [port, one] of this.#mappings) this.#mappings.set(port, { ...one, renewMs: nowMs })
   }
 
@@ -287,7 +331,7 @@ export class PortMapper {
     }
     if (topic.is === 'address') return
     if (topic.is === 'release') {
-      this.#mappings.delete(topic.port)
+      this.#ended(topic.port)
       return
     }
     const address = answer.is === 'pcp' ? answer.address : this.#address?.is
@@ -295,8 +339,12 @@ export class PortMapper {
       this.#refusedPort(topic.port, 'it grants no port', nowMs)
       return
     }
+    if (answer.lifetimeSeconds < SHORTEST_LIFETIME_SECONDS) {
+      this.#refusedPort(topic.port, `lifetime too short: ${answer.lifetimeSeconds} s`, nowMs)
+      return
+    }
     const lifetimeMs = answer.lifetimeSeconds * 1000
-    const renewMs = nowMs + Math.max(SOONEST_RENEWAL_MS, Math.min(RENEW_MS, lifetimeMs / 2))
+    const renewMs = nowMs + Math.min(RENEW_MS, lifetimeMs / 2)
     this.#mappings.set(topic.port, {
       outside: { address, port: answer.outside },
       // It is not used for longer than it was asked for, whatever the router says.
@@ -306,13 +354,14 @@ export class PortMapper {
     this.#refusals.delete(topic.port)
     this.#pauseMs = PAUSE_MS
     this.#state = { is: 'mapped' }
+    this.#align()
   }
 
   #refused(answer: { readonly result: number }, topic: Topic, nowMs: number): void {
     const known = this.#protocol === 'pcp' ? PCP_RESULTS : NATPMP_RESULTS
     const why = known[answer.result] ?? `result ${answer.result}`
     if (topic.is === 'address') this.#wait({ is: 'refused', why }, nowMs)
-    else if (topic.is === 'release') this.#mappings.delete(topic.port)
+    else if (topic.is === 'release') this.#ended(topic.port)
     else this.#refusedPort(topic.port, why, nowMs)
   }
 
@@ -341,9 +390,4 @@ export class PortMapper {
     this.#quietUntilMs = nowMs + this.#pauseMs
     this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS)
   }
-}
-
-/** Whether two maps of mapped() are equal. */
-export function sameMapped(a: ReadonlyMap<number, AddressPort>, b: ReadonlyMap<number, AddressPort>): boolean {
-  return a.size === b.size && [...a].every(([port, at]) => sameAddressPort(at, b.get(port)))
 }

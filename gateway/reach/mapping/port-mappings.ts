@@ -26,7 +26,7 @@ import {
 } from './kept-mappings.ts'
 import { type MappingProtocol, ROUTER_PORT } from './mapping-frame.ts'
 import { type PortMappingPlan, planMappedPlace, planPortMapping } from './plan-port-mapping.ts'
-import { type LivingMapping, PortMapper, sameMapped } from './port-mapper.ts'
+import { type LivingMapping, PortMapper } from './port-mapper.ts'
 
 /** What the status says about the router. `unusable`: it states a place that is not believed. */
 export type PortMappingView =
@@ -56,6 +56,8 @@ const ROUNDS = { minMs: 2, resyncMs: 30_000, retryMinMs: 200, retryMaxMs: 5000, 
 /** The messages that end mappings are sent twice: nothing waits for their answers. */
 const RELEASE_AGAIN_MS = 100
 const READY_MS = 1000
+/** Far ends learn of another place at most once in this time. */
+export const PLACE_APART_MS = 60_000
 
 interface Planned {
   readonly world: GatewayWorld
@@ -84,6 +86,8 @@ export class PortMappings {
   /** What an earlier run has left. Undefined: nothing, or it has been taken. */
   #before: KeptMappings | undefined
   #keptText = ''
+  /** When far ends learned of the present place, or that there is none. */
+  #placedMs = -Infinity
   /** An address that relays have seen, and at which a place was believed. It stays while no relay is asked any more. */
   #confirmed: string | undefined
 
@@ -146,7 +150,7 @@ export class PortMappings {
   }
 
   #begin({ router }: PortMappingPlan, secret: Buffer): AskedRouter {
-    const mapper = new PortMapper({ nonce: mappingNonce(secret) })
+    const mapper = this.#newMapper(secret)
     const nowMs = this.#deps.clock.monotonic()
     if (this.#before !== undefined) restore(mapper, this.#before, this.#deps.clock)
     // It was believed when it was kept.
@@ -154,6 +158,11 @@ export class PortMappings {
     this.#before = undefined
     this.#mapped = mapper.mapped(nowMs)
     return { router, mapper }
+  }
+
+  #newMapper(secret: Buffer): PortMapper {
+    const lane = this.#planned?.world.lanes[0]?.lane ?? 0
+    return new PortMapper({ nonce: mappingNonce(secret), lane, random: () => this.#deps.clock.random() })
   }
 
   /** Ends what an earlier run has left at a router that is not asked any more. */
@@ -221,9 +230,17 @@ export class PortMappings {
 
   #look({ router, mapper }: AskedRouter, nowMs: number): void {
     const before = this.#view
-    const mapped = mapper.mapped(nowMs)
-    if (!sameMapped(mapped, this.#mapped)) this.#mapped = mapped
-    this.#view = viewOf(formatAddress(router), mapper, this.#place())
+    // What is known stays while the router is asked: ports that are to have one distance are asked for one by one.
+    if (mapper.isSettled(nowMs)) this.#mapped = mapper.mapped(nowMs)
+    const view = viewOf(formatAddress(router), mapper, this.#place())
+    if (placeText(view) !== placeText(before)) {
+      if (nowMs < this.#placedMs + PLACE_APART_MS) {
+        this.#wake.at(this.#placedMs + PLACE_APART_MS)
+        return
+      }
+      this.#placedMs = nowMs
+    }
+    this.#view = view
     if (portMappingText(before) === portMappingText(this.#view)) return
     const { is } = this.#view
     this.#deps.logger.info(`port mapping: ${is}`, { address: formatAddress(router), why: portMappingText(this.#view) })
@@ -253,6 +270,7 @@ export class PortMappings {
       this.#init.onChange()
     }
     this.#keptText = ''
+    this.#placedMs = -Infinity
     const { clock } = this.#deps
     if (asked.mapper.mapped(clock.monotonic()).size > 0) await release(asked, clock, this.#init.openSocket)
     await forgetMappings(this.#init.stateDir)
@@ -274,7 +292,7 @@ async function endMappings(clock: Clock, { stateDir, openSocket }: StateInit): P
   const before = await readMappings(stateDir)
   if (before === undefined) return
   const secret = await readMappingSecret(stateDir, () => undefined)
-  const mapper = new PortMapper({ nonce: mappingNonce(secret) })
+  const mapper = new PortMapper({ nonce: mappingNonce(secret), lane: 0, random: () => clock.random() })
   restore(mapper, before, clock)
   if (mapper.living.length > 0) await release({ router: parseAddress(before.router), mapper }, clock, openSocket)
   await forgetMappings(stateDir)
@@ -342,6 +360,10 @@ function viewOf(
     case 'mapped':
       return { is: 'asking', router } as const
   }
+}
+
+function placeText(view: PortMappingView | undefined): string {
+  return view?.is === 'mapped' ? formatAddressPort(view.place) : ''
 }
 
 /** One clause for the status. Empty if there is nothing to say. */

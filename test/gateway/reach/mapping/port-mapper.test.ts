@@ -14,15 +14,23 @@ const CLIENT = '10.0.0.2'
 
 class Pair {
   nowMs = 1000
+  client: string
   sent = 0
-  readonly mapper = new PortMapper({ nonce: (port) => Buffer.from(String(port).padStart(12, '0')) })
+  readonly mapper: PortMapper
   answers: (question: Buffer) => readonly Buffer[]
 
-  constructor(answers: Router | ((question: Buffer) => readonly Buffer[]), ports: readonly number[] = [4500]) {
+  constructor(
+    answers: Router | ((question: Buffer) => readonly Buffer[]),
+    ports: readonly number[] = [4500],
+    { client = CLIENT, lane = 0 }: { readonly client?: string; readonly lane?: number } = {},
+  ) {
+    this.client = client
+    const nonce = (port: number): Buffer => Buffer.from(String(port).padStart(12, '0'))
+    this.mapper = new PortMapper({ nonce, lane, random: () => Number(client.split('.').at(-1)) / 256 })
     this.answers =
       answers instanceof Router
         ? (question) => {
-            const answer = answers.answer(question, CLIENT)
+            const answer = answers.answer(question, this.client)
             return answer === undefined ? [] : [answer]
           }
         : answers
@@ -31,18 +39,21 @@ class Pair {
 
   run(ms: number): this {
     const untilMs = this.nowMs + ms
-    while (this.nowMs <= untilMs) {
-      const question = this.mapper.next(this.nowMs, parseAddress(CLIENT))
-      if (question === undefined) {
-        const dueMs = this.mapper.dueMs(this.nowMs)
-        this.nowMs = dueMs > this.nowMs ? dueMs : this.nowMs + 1
-        continue
-      }
-      this.sent += 1
-      for (const answer of this.answers(question)) this.mapper.take(answer, this.nowMs)
-    }
+    while (this.nowMs <= untilMs) this.step()
     this.nowMs = untilMs
     return this
+  }
+
+  /** One question, or the time of the next one. */
+  step(): void {
+    const question = this.mapper.next(this.nowMs, parseAddress(this.client))
+    if (question === undefined) {
+      const dueMs = this.mapper.dueMs(this.nowMs)
+      this.nowMs = dueMs > this.nowMs ? dueMs : this.nowMs + 1
+      return
+    }
+    this.sent += 1
+    for (const answer of this.answers(question)) this.mapper.take(answer, this.nowMs)
   }
 
   get mapped(): Record<number, string> {
@@ -85,6 +96,36 @@ t.test('all ports get the distance of the first one', async (t) => {
   })
 })
 
+t.test('several gateways behind one router: each gets ports with one distance', async (t) => {
+  const rows: readonly (readonly [string, readonly number[]])[] = [
+    ['of one cluster', [0, 1, 2]],
+    ['of three clusters', [0, 0, 0]],
+  ]
+  for (const [say, lanes] of rows) {
+    const taken = (): Set<number> => new Set([...one.mappings.values()].map(({ outside }) => outside))
+    const nextFree = (port: number): number => (taken().has(port) ? nextFree(port + 1) : port)
+    const one: Router = router({ gives: (_inside, wanted) => nextFree(wanted) })
+    const ports = [4500, 4501, 4502]
+    const pairs = lanes.map((lane, i) => new Pair(one, ports, { lane, client: `10.0.0.${i + 2}` }))
+    for (let i = 0; i < 40; i++)
+      for (const pair of pairs) if (!pair.mapper.isSettled(pair.nowMs)) pair.step()
+    for (const pair of pairs) {
+      const distances = [...pair.mapper.mapped(pair.nowMs)].map(([inside, { port }]) => port - inside)
+      t.equal(distances.length, ports.length, say)
+      t.equal(new Set(distances).size, 1, `${say}: ${distances.join()}`)
+      t.ok(pair.sent <= 20, `${say}: ${pair.sent} questions`)
+    }
+    t.equal(taken().size, 9, 'no port of two')
+  }
+})
+
+t.test('a router that gives ports as it likes is not asked for ever', async (t) => {
+  let port = 50_000
+  const pair = new Pair(router({ gives: () => (port += 7) }), [4500, 4501]).run(60_000)
+  t.equal(Object.keys(pair.mapped).length, 2)
+  t.ok(pair.sent <= 20, `${pair.sent} questions`)
+})
+
 t.test('a router that has restarted gets all questions again', async (t) => {
   let seconds = 5000
   for (const speaks of ['pcp', 'natPmp'] as const) {
@@ -111,6 +152,9 @@ t.test('refusals: asked again after pauses, and the other ports are kept', async
   t.ok(alone.sent <= 8, `${alone.sent} questions in an hour`)
   const zero = new Pair(router({ lifetimeSeconds: 0 })).run(1000)
   t.match(zero.mapper.state, { is: 'refused' })
+  const short = new Pair(router({ lifetimeSeconds: 20 })).run(1000)
+  t.match(short.mapper.state, { is: 'refused', why: 'lifetime too short: 20 s' })
+  t.strictSame(short.mapped, {})
   t.strictSame(zero.mapped, {})
 })
 

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import {
   type OpenRouterSocket,
+  PLACE_APART_MS,
   type PortMappingView,
   PortMappings,
   endPortMappings,
@@ -77,11 +78,14 @@ class Home {
   }
 
   /** Files are not read and written by this clock. */
-  async until(isSo: () => boolean): Promise<void> {
-    await eventually(async () => {
-      await this.clock.advance(5)
-      return isSo()
-    })
+  async until(isSo: () => boolean, ms = 5): Promise<void> {
+    await eventually(
+      async () => {
+        await this.clock.advance(ms)
+        return isSo()
+      },
+      { intervalMs: 1 },
+    )
   }
 
   async end(): Promise<void> {
@@ -145,6 +149,28 @@ t.test('the network outside has another address since the cluster joined', async
   t.equal(view?.is === 'mapped' && formatAddressPort(view.place), '198.51.100.7:4500')
   home.seen = []
   t.match(await home.plans(HOME), { is: 'mapped' }, 'the link needs no relay any more')
+  await home.end()
+})
+
+t.test('a router that gives another port at each renewal: far ends learn of it once a minute', async (t) => {
+  let port = 50_000
+  const router = new Router({ speaks: ['pcp'], address: '203.0.113.7', gives: () => ++port, lifetimeSeconds: 60 })
+  const home = new Home(temporaryFolder(t))
+  home.answers = (question) => {
+    router.mappings.clear()
+    return [router.answer(question, '10.0.0.2') ?? Buffer.alloc(0)]
+  }
+  await home.plans(HOME)
+  const changes: number[] = []
+  let place = home.mappings.known.mapped?.port
+  const end = home.clock.monotonic() + 10 * PLACE_APART_MS
+  await home.until(() => {
+    const now = home.mappings.known.mapped?.port
+    if (now !== place) changes.push(home.clock.monotonic())
+    place = now
+    return home.clock.monotonic() >= end
+  }, 500)
+  t.ok(changes.length > 2 && changes.length <= 10, `${changes.length} changes`)
   await home.end()
 })
 
