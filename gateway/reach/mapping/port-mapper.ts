@@ -6,11 +6,13 @@
  *     │                              refused: wait │  │ no answer: the other protocol, then wait
  *     └────────────────────────────────────────────┴──┘
  *
+ * A mapping that lives stays in use while its renewal is refused or not answered, as the router still has it.
+ *
  * One question is under way at a time. PCP comes first: a router that knows NAT-PMP alone says so at once (RFC 6887
  * appendix A). What a router answers is only a claim: the caller decides whether a place is used, and probes or a
  * handshake through the place prove it.
  */
-import type { Address, AddressPort } from '../../../model/addresses/addresses.ts'
+import { type Address, type AddressPort, formatAddress } from '../../../model/addresses/addresses.ts'
 import {
   type MappingAnswer,
   type MappingProtocol,
@@ -38,9 +40,11 @@ const PAUSES_MS = [250, 500, 1000, 2000] as const
 export const MOST_MESSAGES = 32
 /** The pause after a router has not answered, or has refused; it doubles up to the longest. */
 export const PAUSE_MS = 60_000
-export const LONGEST_PAUSE_MS = 1_800_000
-/** Clocks of routers are slow or fast by a little. */
-const EPOCH_SLACK_SECONDS = 10
+export const LONGEST_PAUSE_MS = 300_000
+/** The pause after a renewal that is not answered, while the mapping lives. */
+const RENEWAL_PAUSE_MS = 15_000
+/** A router that has forgotten its mappings is believed at most once in this time. */
+const RESETS_APART_MS = 30_000
 
 const PCP_RESULTS: Readonly<Record<number, string>> = {
   2: 'not authorized',
@@ -59,6 +63,9 @@ const NATPMP_RESULTS: Readonly<Record<number, string>> = {
   4: 'no resources',
   5: 'mappings are not supported',
 }
+
+/** Results after which the router has no mapping any more: it does not want this client, or this kind of mapping. */
+const FINAL_RESULTS: Readonly<Record<MappingProtocol, readonly number[]>> = { pcp: [2, 4, 9, 12], natPmp: [2, 5] }
 
 export interface PortMapperInit {
   /** NONCE_BYTES octets for the mapping of a port, the same ones after a restart of this process. */
@@ -81,6 +88,8 @@ interface Mapping {
   /** Until when the router keeps it, and when to ask again. Monotonic milliseconds. */
   readonly untilMs: number
   readonly renewMs: number
+  /** The address of this node from which it was asked for. Absent: not known. */
+  readonly client?: string
 }
 
 /** A mapping outside this machine: until when the router keeps it, in monotonic milliseconds. */
@@ -97,6 +106,8 @@ interface Question {
   sent: number
   messages: number
   dueMs: number
+  /** The address of this node from which it was sent last. */
+  client: string
 }
 
 export class PortMapper {
@@ -118,6 +129,9 @@ export class PortMapper {
   #address: { readonly is: Address; readonly atMs: number } | undefined
   #epoch: { readonly seconds: number; readonly atMs: number } | undefined
   #state: RouterState = { is: 'asking' }
+  #resetMs = -Infinity
+  /** Until when no port is asked for, because those that were granted were of no use. */
+  #restUntilMs = -Infinity
   #quietUntilMs = -Infinity
   #pauseMs = PAUSE_MS
 
@@ -173,17 +187,34 @@ export class PortMapper {
     return new Map([...this.#mappings].flatMap(([port, one]) => (nowMs < one.untilMs ? [[port, one.outside]] : [])))
   }
 
+  /** What is granted is of no use: it ends, and is asked for again after the longest pause, or after wake(). */
+  rest(nowMs: number): void {
+    this.#restUntilMs = nowMs + LONGEST_PAUSE_MS
+    for (const port of this.#mappings.keys()) this.#moving.add(port)
+  }
+
+  isResting(nowMs: number): boolean {
+    return nowMs < this.#restUntilMs
+  }
+
+  /** The same answers may be of use now. */
+  wake(): void {
+    this.#restUntilMs = -Infinity
+  }
+
   /** The question to send now, from the address `client`. Undefined: none is due. */
   next(nowMs: number, client: Address): Buffer | undefined {
     if (this.#question !== undefined && nowMs >= this.#question.dueMs && this.#question.sent >= PAUSES_MS.length)
       this.unanswered(nowMs)
+    this.#lookAtMappings(nowMs, formatAddress(client))
     if (this.#question === undefined) {
       const topic = this.#topic(nowMs)
       if (topic === undefined) return undefined
-      this.#question = { topic, sent: 0, messages: 0, dueMs: nowMs }
+      this.#question = { topic, sent: 0, messages: 0, dueMs: nowMs, client: '' }
     }
     const question = this.#question
     if (nowMs < question.dueMs) return undefined
+    question.client = formatAddress(client)
     question.dueMs = nowMs + (PAUSES_MS[question.sent] ?? 0)
     question.sent += 1
     return this.#encode(question.topic, client)
@@ -192,7 +223,7 @@ export class PortMapper {
   /** When next() is to be called again, in milliseconds of the monotonic clock. */
   dueMs(nowMs: number): number {
     if (this.#question !== undefined) return this.#question.dueMs
-    const renewals = this.#wanted.map((port) => this.#portDueMs(port) ?? nowMs)
+    const renewals = this.#wanted.map((port) => Math.max(this.#portDueMs(port) ?? nowMs, this.#restUntilMs))
     const dueMs = Math.min(...renewals, this.#leaving() === undefined ? Infinity : nowMs)
     return Math.max(dueMs, this.#quietUntilMs)
   }
@@ -214,9 +245,11 @@ export class PortMapper {
       return true
     }
     this.#silent.clear()
-    this.#look(answer.epoch, nowMs)
-    if (answer.result === 0) this.#granted(answer, question.topic, nowMs)
+    const isReset = this.#isReset(answer.epoch, nowMs)
+    if (isReset) this.#forget()
+    if (answer.result === 0) this.#granted(answer, question, nowMs)
     else this.#refused(answer, question.topic, nowMs)
+    if (isReset) this.#renewAll(nowMs)
     return true
   }
 
@@ -226,6 +259,8 @@ export class PortMapper {
     const { topic } = this.#question
     this.#question = undefined
     if (topic.is === 'release') this.#ended(topic.port)
+    // A message was lost, or the router restarts. What it speaks is known.
+    else if (this.#hasLiving(nowMs)) this.#wait({ is: 'silent' }, nowMs)
     else this.#silence(this.#protocol, nowMs)
   }
 
@@ -249,6 +284,7 @@ export class PortMapper {
     const leaving = this.#leaving()
     if (nowMs < this.#quietUntilMs) return undefined
     if (leaving !== undefined) return { is: 'release', port: leaving }
+    if (this.isResting(nowMs)) return undefined
     const port = this.#wanted.find((one) => nowMs >= (this.#portDueMs(one) ?? -Infinity))
     if (port === undefined) return undefined
     const isOld = nowMs - (this.#address?.atMs ?? -Infinity) >= ADDRESS_MS
@@ -293,6 +329,25 @@ export class PortMapper {
     for (const port of this.#mappings.keys()) this.#moving.add(port)
   }
 
+  #hasLiving(nowMs: number): boolean {
+    return [...this.#mappings.values()].some(({ untilMs }) => nowMs < untilMs)
+  }
+
+  /** Forgets those that are over, and renews those of an address that this node had before. */
+  #lookAtMappings(nowMs: number, own: string): void {
+    for (const [port, one] of this.#mappings) {
+      if (one.client !== undefined && one.client !== own) this.#mappings.set(port, { ...one, renewMs: nowMs })
+      if (nowMs < one.untilMs) continue
+      // It is wanted again where it was.
+      this.#distance = one.outside.port - port
+      this.#ended(port)
+    }
+  }
+
+  #renewAll(nowMs: number): void {
+    for (const [port, one] of this.#mappings) this.#mappings.set(port, { ...one, renewMs: nowMs })
+  }
+
   #ended(port: number): void {
     this.#mappings.delete(port)
     this.#moving.delete(port)
@@ -312,19 +367,29 @@ export class PortMapper {
     }
   }
 
-  /** A router that has restarted counts its seconds from the beginning: it has no mapping any more. */
-  #look(seconds: number, nowMs: number): void {
+  /** A router whose seconds do not go as those here has lost its mappings (RFC 6887 section 8.5). */
+  #isReset(seconds: number, nowMs: number): boolean {
     const before = this.#epoch
     this.#epoch = { seconds, atMs: nowMs }
-    if (before === undefined) return
-    const expected = before.seconds + (nowMs - before.atMs) / 1000
-    if (seconds + EPOCH_SLACK_SECONDS >= expected) return
-    this.#address = undefined
-    this.#moves = 0
-    for (const [port, one] of this.#mappings) this.#mappings.set(port, { ...one, renewMs: nowMs })
+    if (before === undefined || nowMs - this.#resetMs < RESETS_APART_MS) return false
+    const [there, here] = [seconds - before.seconds, (nowMs - before.atMs) / 1000]
+    const isAlike = there >= -1 && here + 2 >= there - there / 16 && there + 2 >= here - here / 16
+    if (!isAlike) this.#resetMs = nowMs
+    return !isAlike
   }
 
-  #granted(answer: Exclude<MappingAnswer, { is: 'unknownVersion' }>, topic: Topic, nowMs: number): void {
+  /** The address outside counts until it is said again, so that the answer which showed the reset is not lost. */
+  #forget(): void {
+    if (this.#address !== undefined) this.#address = { ...this.#address, atMs: -Infinity }
+    this.#moves = 0
+  }
+
+  #granted(
+    answer: Exclude<MappingAnswer, { is: 'unknownVersion' }>,
+    { topic, client }: Pick<Question, 'topic' | 'client'>,
+    nowMs: number,
+  ): void {
+    this.#pauseMs = PAUSE_MS
     if (answer.is === 'natPmpAddress') {
       this.#address = { is: answer.address, atMs: nowMs }
       return
@@ -345,14 +410,20 @@ export class PortMapper {
     }
     const lifetimeMs = answer.lifetimeSeconds * 1000
     const renewMs = nowMs + Math.min(RENEW_MS, lifetimeMs / 2)
+    const isElsewhere = [...this.#mappings.values()].some(({ outside }) => !isSame(outside.address, address))
+    if (isElsewhere && this.#moves < MOST_MOVES) {
+      // The router has another address outside, so what it has said of the other ports is over.
+      this.#moves += 1
+      this.#renewAll(nowMs)
+    }
     this.#mappings.set(topic.port, {
       outside: { address, port: answer.outside },
       // It is not used for longer than it was asked for, whatever the router says.
       untilMs: nowMs + Math.min(lifetimeMs, LIFETIME_SECONDS * 1000),
       renewMs,
+      client,
     })
     this.#refusals.delete(topic.port)
-    this.#pauseMs = PAUSE_MS
     this.#state = { is: 'mapped' }
     this.#align()
   }
@@ -362,13 +433,19 @@ export class PortMapper {
     const why = known[answer.result] ?? `result ${answer.result}`
     if (topic.is === 'address') this.#wait({ is: 'refused', why }, nowMs)
     else if (topic.is === 'release') this.#ended(topic.port)
-    else this.#refusedPort(topic.port, why, nowMs)
+    else if (FINAL_RESULTS[this.#protocol].includes(answer.result)) this.#refusedPort(topic.port, why, nowMs)
+    else this.#putOff(topic.port, why, nowMs)
   }
 
-  /** The others are renewed meanwhile. */
+  /** The router has no mapping for this port. */
   #refusedPort(port: number, why: string, nowMs: number): void {
-    const pauseMs = this.#refusals.get(port)?.pauseMs ?? PAUSE_MS
-    this.#mappings.delete(port)
+    this.#ended(port)
+    this.#putOff(port, why, nowMs)
+  }
+
+  /** Another time. The other ports are renewed meanwhile. */
+  #putOff(port: number, why: string, nowMs: number): void {
+    const pauseMs = this.#mappings.has(port) ? PAUSE_MS : (this.#refusals.get(port)?.pauseMs ?? PAUSE_MS)
     this.#refusals.set(port, { untilMs: nowMs + pauseMs, pauseMs: Math.min(2 * pauseMs, LONGEST_PAUSE_MS) })
     this.#state = { is: 'refused', why }
   }
@@ -387,7 +464,15 @@ export class PortMapper {
 
   #wait(state: RouterState, nowMs: number): void {
     this.#state = state
+    if (this.#hasLiving(nowMs)) {
+      this.#quietUntilMs = nowMs + RENEWAL_PAUSE_MS
+      return
+    }
     this.#quietUntilMs = nowMs + this.#pauseMs
     this.#pauseMs = Math.min(2 * this.#pauseMs, LONGEST_PAUSE_MS)
   }
+}
+
+function isSame(a: Address, b: Address): boolean {
+  return formatAddress(a) === formatAddress(b)
 }

@@ -90,6 +90,8 @@ export class PortMappings {
   #placedMs = -Infinity
   /** An address that relays have seen, and at which a place was believed. It stays while no relay is asked any more. */
   #confirmed: string | undefined
+  /** Where others see this node, as text. */
+  #sightings = ''
 
   constructor(deps: { readonly clock: Clock; readonly logger: Logger }, init: PortMappingsInit) {
     this.#deps = deps
@@ -120,6 +122,9 @@ export class PortMappings {
   /** Takes the lanes of a round, and the world from which they were planned. */
   planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly { readonly port: number }[] }): void {
     const [own] = world.lanes
+    const sightings = [world.observedAddress, ...(this.#init.seen?.() ?? [])].join()
+    if (sightings !== this.#sightings) this.#asked?.mapper.wake()
+    this.#sightings = sightings
     const ports = lanes.map(({ port }) => port)
     this.#planned = { world, plan: own === undefined ? undefined : planPortMapping(world, own, ports) }
     if (this.#planned.plan !== undefined || this.#before !== undefined || this.#asked !== undefined) this.#loop.poke()
@@ -230,6 +235,7 @@ export class PortMappings {
 
   #look({ router, mapper }: AskedRouter, nowMs: number): void {
     const before = this.#view
+    if (mapper.isResting(nowMs)) return
     // What is known stays while the router is asked: ports that are to have one distance are asked for one by one.
     if (mapper.isSettled(nowMs)) this.#mapped = mapper.mapped(nowMs)
     const view = viewOf(formatAddress(router), mapper, this.#place())
@@ -241,6 +247,8 @@ export class PortMappings {
       this.#placedMs = nowMs
     }
     this.#view = view
+    // A place that nobody can call is no reason to renew it for ever, as behind a carrier's NAT.
+    if (view.is === 'unusable' && mapper.isSettled(nowMs)) mapper.rest(nowMs)
     if (portMappingText(before) === portMappingText(this.#view)) return
     const { is } = this.#view
     this.#deps.logger.info(`port mapping: ${is}`, { address: formatAddress(router), why: portMappingText(this.#view) })

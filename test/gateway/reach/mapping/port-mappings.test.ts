@@ -255,6 +255,15 @@ t.test('hostile routers: nothing waits, and the end is soon', async (t) => {
   home.answers = (question) => [liar.answer(question, '10.0.0.2') ?? Buffer.alloc(0)]
   t.match(await home.plans(HOME), { is: 'unusable' }, 'another host')
   t.strictSame(home.mappings.known, {})
+  await home.until(() => liar.mappings.size === 0)
+  const { length } = home.calledTo
+  for (let i = 0; i < 100; i++) await home.clock.advance(2000)
+  t.match(home.mappings.view, { is: 'unusable' }, 'still said')
+  t.equal(home.calledTo.length, length, 'and not renewed')
+  home.seen = ['198.51.100.66']
+  home.mappings.planned(HOME, LANES)
+  await home.until(() => home.mappings.view?.is === 'mapped', 10)
+  t.equal(liar.mappings.size, 1, 'asked for again when a relay sees it, too')
   await home.end()
 })
 
