@@ -25,7 +25,7 @@ import {
   whyCachesNotSynced,
 } from './lanes/lanes.ts'
 import { removeGatewayTable } from './nft/nft.ts'
-import { PortMappings, PublicName, Relays, removeMappingSecret } from './reach/reach.ts'
+import { PortMappings, PublicName, Relays, endPortMappings } from './reach/reach.ts'
 import { startRenewal } from './rotation/rotation.ts'
 import { StatusLoop } from './status/status.ts'
 import { type GatewayConfig, type GatewayDeps, type GatewayMetrics, forwarding, gatewayMetrics } from './world/world.ts'
@@ -103,7 +103,11 @@ async function serve(
     lanes.poke()
     reports.poke()
   }
-  const portMappings = new PortMappings(deps, { stateDir: config.stateDir, onChange: onMapping })
+  const portMappings = new PortMappings(deps, {
+    ...{ stateDir: config.stateDir, onChange: onMapping },
+    seen: () => relays.seen,
+  })
+  await portMappings.prepare()
   const lanes = new LaneLoop(deps, {
     config,
     metrics,
@@ -188,7 +192,7 @@ async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal
     if (restored?.value === true) deps.logger.info(`switched ${name} forwarding off again`)
   }
   await round.attempt(() => deps.cable.prepare([]))
-  await round.attempt(() => removeMappingSecret(config.stateDir))
+  await round.attempt(() => endPortMappings(deps.clock, config))
   round.finish()
   for (const endpoint of ownEndpoints(deps, init.clusterId, config.node)) {
     await deps.api.remove('Endpoint', endpoint.metadata.name, undefined, signal)

@@ -303,11 +303,13 @@ function laneSuspicion(init: LaneSuspicionInit): LaneSuspicion | undefined {
     const text = `by the topology only relays of ${remote.via.join(', ')} may carry it, and none has both ends${why}`
     return { text: problemText({ reason: 'TransitRelayMissing', message: text }) }
   }
-  if (remote.portMapped === true || isPortMapped(world, own)) return undefined
   if (hidden && remote.hidden) {
     const there = remote.candidates.find(({ kind }) => kind === 'observed')?.address
     const seen = `observed address here ${world.observedAddress ?? 'unknown'}${there === undefined ? '' : `, there ${there}`}`
-    return { text: `${NEITHER_CALLABLE} (${seen}): ${whatToDo(port)}`, cause: 'NeitherCallable' }
+    // A mapping is only a claim of a router: one that does not pass packets is no reason to be silent.
+    const led = [...(isPortMapped(world, own) ? ['here'] : []), ...(remote.portMapped === true ? ['there'] : [])]
+    const claim = led.length === 0 ? '' : `; a router is said to lead calls to the gateway ${led.join(' and ')}`
+    return { text: `${NEITHER_CALLABLE} (${seen})${claim}: ${whatToDo(port)}`, cause: 'NeitherCallable' }
   }
   if (!isPrivateOnly(planCandidates(world, own)) || !isPrivateOnly(remote.candidates)) return undefined
   if (remote.candidates.some(({ address }) => isNear(world, address))) return undefined

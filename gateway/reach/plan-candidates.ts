@@ -26,8 +26,8 @@ import type { GatewayLaneConfig, GatewayWorld } from '../world/world.ts'
 
 /**
  * Candidates of this lane, best first: public addresses (from the operator, then the node's own), the address in the
- * nodes' network, and last the address that the broker saw, if it is valid, at the port that a router has mapped and at
- * that which a NAT may have kept. A node behind NAT has candidates too: peers behind the same NAT can call it there, and
+ * nodes' network, and last the place to which a router leads calls, and the address that the broker saw when this
+ * cluster joined, if it is valid, at the port which a NAT may have kept. A node behind NAT has candidates too: peers behind the same NAT can call it there, and
  * this node calls the others.
  *
  * An address that this node has itself is called at the port on which it listens, and an address outside at the public
@@ -51,8 +51,11 @@ export function planCandidates(world: GatewayWorld, lane: GatewayLaneConfig): En
   ]
   const firsts = candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
   if (observed === undefined || isOwn || firsts.some(({ address }) => address === observed)) return firsts
-  const ports = [...(world.mapped === undefined ? [] : [world.mapped.port]), portOutside]
-  return [...firsts, ...[...new Set(ports)].map((one) => ({ kind: 'observed', address: observed, port: one }) as const)]
+  const { mapped } = world
+  const led = mapped === undefined ? [] : [{ address: formatAddress(mapped.address), port: mapped.port }]
+  const places = [...led, { address: observed, port: portOutside }]
+  const behind = places.filter((one, i) => i === 0 || one.address !== led[0]?.address || one.port !== led[0].port)
+  return [...firsts, ...behind.map((one) => ({ kind: 'observed', ...one }) as const)]
 }
 
 /** Whether a router leads calls to this lane, at the first of its observed candidates. */
@@ -341,27 +344,5 @@ function readable<T>(read: () => T): T[] {
   }
 }
 
-/**
- * Computes the UDP port of a link. One link joins gateway i of one cluster and gateway j of another: on i it is on the
- * device towards remote lane j, on j on the device towards remote lane i. Each device listens on its own port, which is
- * the gateway's base port plus the number of the far gateways that it serves. The port that a gateway states in its
- * configuration and in the candidates of its Endpoint is the port for far gateways of its own number. A gateway of a
- * release with a single device states the same port. Pure.
- */
-
-interface LinkPortInit {
-  /** The port that the gateway states. */
-  readonly stated: number
-  /** The lane number of the gateway that states it. */
-  readonly of: number
-  /** The lane number of the gateway at the other end. */
-  readonly from: number
-}
-
-/**
- * The port on which a gateway takes packets of far gateways with the lane number `from`. It may be outside 1 to 65535,
- * because it is checked after this.
- */
-export function linkPort({ stated, of, from }: LinkPortInit): number {
-  return stated - of + from
-}
+/** The UDP port of a link, which far ends compute from candidates. */
+export { linkPort } from '../../model/lanes/lanes.ts'

@@ -11,7 +11,7 @@ export {
   ownAddresses,
   planCandidates,
 } from './plan-candidates.ts'
-export { PortMappings, type PortMappingView, portMappingText, removeMappingSecret } from './mapping/mapping.ts'
+export { PortMappings, type PortMappingView, portMappingText, endPortMappings } from './mapping/mapping.ts'
 export { PublicName } from './public-name.ts'
 export {
   BindCaller,

@@ -49,6 +49,7 @@ export {
   remoteLanes,
   statedRemoteLanes,
 } from './lane-number.ts'
+export { linkPort } from './link-port.ts'
 export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
 export {
   COST_DIFFERS_MS,

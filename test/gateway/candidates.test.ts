@@ -484,6 +484,12 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
     `${trying}; neither gateway is reachable from outside (observed address here 203.0.113.1, there 203.0.113.9): ${ADVICE}`,
   )
+  const mapped = { ...hidden, mapped: parseAddressPort('203.0.113.1:4500') }
+  t.equal(
+    said(['private 10.0.0.2', 'observed 203.0.113.9'], mapped),
+    `${trying}; neither gateway is reachable from outside (observed address here 203.0.113.1, there 203.0.113.9); a router is said to lead calls to the gateway here: ${ADVICE}`,
+    'a claim takes no advice away',
+  )
   t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),

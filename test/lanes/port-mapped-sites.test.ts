@@ -1,6 +1,6 @@
 /**
  * Two sites behind symmetric NATs, which no probe passes. The router of one maps ports (PCP, then NAT-PMP), so the link
- * does without the relay; the router of the other floods whoever asks it. Nothing is left in the router at the end.
+ * does without the relay; the router of the other floods whoever asks it. A process that stops leaves the mapping, and a cluster that leaves ends it.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -79,7 +79,14 @@ for (const speaks of ['pcp', 'natPmp'] as const) {
           const of = (site: typeof roma) => site.gateway('gw1')?.conditions?.find(({ type }) => type === 'PortMapped')
           t.match(of(paris), { status: 'True', reason: 'PortMapped' })
           await eventually(() => of(roma)?.reason === 'RouterMapsNoPorts', { say: 'the flood is given up' })
+          const before = mapped()
           await there.stop()
+          t.equal(mapped(), before, 'a process that stops leaves the mapping')
+          t.ok(await here.pings(there.podAddress), 'and packets pass')
+          paris.up('gw1')
+          await eventually(() => of(paris)?.status === 'True' && isUp(), { say: 'up again, at the same place' })
+          t.equal(mapped(), before)
+          await there.run(['leave', '--yes', '--site', paris.file])
           await eventually(() => mapped() === '[]', { say: 'the mapping ends' })
           t.notMatch(await internet.exec('nft', ['list', 'map', 'ip', 'fault', 'led']), /elements/)
         } catch (error) {

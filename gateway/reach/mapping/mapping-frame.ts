@@ -63,7 +63,9 @@ export type MappingAnswer =
   /** The router does not know the protocol. */
   | { readonly is: 'unknownVersion'; readonly of: MappingProtocol }
 
-/** `client`: the address from which this question is sent. `nonce`: NONCE_BYTES octets that name the mapping. */
+/**
+ * A mapping ends with port 0 outside (RFC 6887 section 15.1). `client`: the address from which this question is sent. `nonce`: NONCE_BYTES octets that name the mapping.
+ */
 export function encodePcpMap(
   { inside, outside, lifetimeSeconds }: MapQuestion,
   { client, nonce }: { readonly client: Address; readonly nonce: Buffer },
@@ -76,7 +78,7 @@ export function encodePcpMap(
   nonce.copy(bytes, 24, 0, NONCE_BYTES)
   bytes[36] = UDP
   bytes.writeUInt16BE(inside, 40)
-  bytes.writeUInt16BE(outside, 42)
+  bytes.writeUInt16BE(lifetimeSeconds === 0 ? 0 : outside, 42)
   writeMapped(bytes, 44, '0.0.0.0')
   return bytes
 }

@@ -1,2 +1,2 @@
 /** Gets ports outside from the router in front of a gateway that cannot be called. */
-export { PortMappings, type PortMappingView, portMappingText, removeMappingSecret } from './port-mappings.ts'
+export { PortMappings, type PortMappingView, endPortMappings, portMappingText } from './port-mappings.ts'

@@ -66,24 +66,30 @@ export interface MappedPlace {
 
 /**
  * Takes the places outside that the router states, by port of this node. One that the router could have made up is
- * refused: only the address at which the broker sees this node counts, and ports that a NAT may give. All ports have to
- * have one distance to those outside, because far ends know one number (linkPort()).
+ * refused: only an address at which others see this node counts, and ports that a NAT may give. The broker saw it when it
+ * joined; `seen` are the addresses at which relays see it, which follow when the network outside changes. All ports have
+ * to have one distance to those outside, because far ends know one number (linkPort()).
  */
 export function planMappedPlace(
   world: GatewayWorld,
   lane: GatewayLaneConfig,
   mapped: ReadonlyMap<number, AddressPort>,
+  seen: readonly string[],
 ): MappedPlace {
   const mayUse = placeValidator(world)
   const [first, ...others] = [...mapped].sort(([a], [b]) => a - b)
   if (first === undefined) return {}
+  const believed = new Set([world.observedAddress, ...seen])
   const bad = [first, ...others].find(
-    ([, { address, port }]) => formatAddress(address) !== world.observedAddress || !mayUse({ address, port }),
+    ([, at]) =>
+      !believed.has(formatAddress(at.address)) ||
+      formatAddress(at.address) !== formatAddress(first[1].address) ||
+      !mayUse(at),
   )
   if (bad !== undefined) {
-    const seen = world.observedAddress ?? 'nowhere'
+    const relays = seen.length === 0 ? '' : `, or at ${seen.join(' or ')}, where relays see it`
     return {
-      problem: `it maps UDP ${bad[0]} to ${formatAddressPort(bad[1])}: expected a port from 1024 at ${seen}, where the broker sees this gateway`,
+      problem: `it maps UDP ${bad[0]} to ${formatAddressPort(bad[1])}: expected a port from 1024 at ${world.observedAddress ?? 'no address'}, where the broker saw this gateway when it joined${relays}`,
     }
   }
   const [inside, { address, port }] = first

@@ -1,11 +1,9 @@
 /**
  * Asks the router in front of a hidden gateway for ports outside, while the plan says so, and ends the mappings when it
- * no longer does. Nothing waits for a router: the lane loop reads what is known.
+ * no longer does, or the cluster leaves. A process that stops leaves them as they are, as it leaves the links. Nothing
+ * waits for a router: the lane loop reads what is known.
  */
-import { createHmac, randomBytes } from 'node:crypto'
 import { createSocket } from 'node:dgram'
-import { mkdir, readFile, rm } from 'node:fs/promises'
-import { join } from 'node:path'
 import {
   type Address,
   type AddressPort,
@@ -15,11 +13,20 @@ import {
 } from '../../../model/addresses/addresses.ts'
 import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
-import { messageOf, replaceFile } from '../../../runtime/runtime.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import { type GatewayWorld, loopDeps } from '../../world/world.ts'
-import { type MappingProtocol, NONCE_BYTES, ROUTER_PORT } from './mapping-frame.ts'
+import {
+  type KeptMappings,
+  forgetMappings,
+  keepMappings,
+  mappingNonce,
+  readMappingSecret,
+  readMappings,
+  removeMappingSecret,
+} from './kept-mappings.ts'
+import { type MappingProtocol, ROUTER_PORT } from './mapping-frame.ts'
 import { type PortMappingPlan, planMappedPlace, planPortMapping } from './plan-port-mapping.ts'
-import { PortMapper, sameMapped } from './port-mapper.ts'
+import { type LivingMapping, PortMapper } from './port-mapper.ts'
 
 /** What the status says about the router. `unusable`: it states a place that is not believed. */
 export type PortMappingView =
@@ -35,20 +42,22 @@ export type PortMappingView =
     }
 
 export interface PortMappingsInit {
-  /** The node's private directory, where the secret of the mappings' names is kept. */
+  /** The node's private directory, where the mappings and the secret of their names are kept. */
   readonly stateDir: string
   /** known or view has changed. */
   readonly onChange: () => void
+  /** The addresses at which relays see this node. Absent: none do. */
+  readonly seen?: () => readonly string[]
   /** Absent: the real socket. */
   readonly openSocket?: OpenRouterSocket
 }
 
 const ROUNDS = { minMs: 2, resyncMs: 30_000, retryMinMs: 200, retryMaxMs: 5000, pokedRetryMs: 200 }
-const FILE = 'port-mapping-secret'
-const SECRET_BYTES = 32
 /** The messages that end mappings are sent twice: nothing waits for their answers. */
 const RELEASE_AGAIN_MS = 100
 const READY_MS = 1000
+/** Far ends learn of another place at most once in this time. */
+export const PLACE_APART_MS = 60_000
 
 interface Planned {
   readonly world: GatewayWorld
@@ -74,6 +83,15 @@ export class PortMappings {
   #asked: AskedRouter | undefined
   #mapped: ReadonlyMap<number, AddressPort> = new Map()
   #view: PortMappingView | undefined
+  /** What an earlier run has left. Undefined: nothing, or it has been taken. */
+  #before: KeptMappings | undefined
+  #keptText = ''
+  /** When far ends learned of the present place, or that there is none. */
+  #placedMs = -Infinity
+  /** An address that relays have seen, and at which a place was believed. It stays while no relay is asked any more. */
+  #confirmed: string | undefined
+  /** Where others see this node, as text. */
+  #sightings = ''
 
   constructor(deps: { readonly clock: Clock; readonly logger: Logger }, init: PortMappingsInit) {
     this.#deps = deps
@@ -82,8 +100,17 @@ export class PortMappings {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'port mapping'), ROUNDS, (signal) => this.#round(signal))
   }
 
+  /** Reads what an earlier run has left, so that the first plan has it. Never throws. */
+  async prepare(): Promise<void> {
+    this.#before = await readMappings(this.#init.stateDir)
+  }
+
   /** What the next plan takes from here. */
   get known(): Pick<GatewayWorld, 'mapped'> {
+    const before = this.#before
+    const nowMs = this.#deps.clock.now()
+    if (before?.place !== undefined && before.ports.some(({ untilMs }) => nowMs < untilMs))
+      return { mapped: before.place }
     return this.#view?.is === 'mapped' ? { mapped: this.#view.place } : {}
   }
 
@@ -95,30 +122,77 @@ export class PortMappings {
   /** Takes the lanes of a round, and the world from which they were planned. */
   planned(world: GatewayWorld, { lanes }: { readonly lanes: readonly { readonly port: number }[] }): void {
     const [own] = world.lanes
+    const sightings = [world.observedAddress, ...(this.#init.seen?.() ?? [])].join()
+    if (sightings !== this.#sightings) this.#asked?.mapper.wake()
+    this.#sightings = sightings
     const ports = lanes.map(({ port }) => port)
     this.#planned = { world, plan: own === undefined ? undefined : planPortMapping(world, own, ports) }
-    if (this.#planned.plan !== undefined || this.#asked !== undefined) this.#loop.poke()
+    if (this.#planned.plan !== undefined || this.#before !== undefined || this.#asked !== undefined) this.#loop.poke()
   }
 
-  /** Keeps the mappings until the signal, and then ends them. */
+  /** Keeps the mappings until the signal. They stay then: the links go on, and the next process renews them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
       await this.#loop.run(signal)
     } finally {
       this.#wake.close()
-      await this.#end()
+      if (this.#asked !== undefined) close(this.#asked)
     }
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const plan = this.#planned?.plan
+    if (this.#planned === undefined) return
+    const { plan } = this.#planned
     if (this.#asked !== undefined && formatAddress(this.#asked.router) !== routerName(plan)) await this.#end()
+    await this.#endBefore(plan)
     if (plan === undefined) return
-    this.#secret ??= await this.#readSecret()
+    this.#secret ??= await readMappingSecret(this.#init.stateDir, this.#onUnkept)
     if (signal.aborted) return
-    this.#asked ??= { router: plan.router, mapper: new PortMapper({ nonce: (port) => this.#nonce(port) }) }
+    this.#asked ??= this.#begin(plan, this.#secret)
     this.#asked.mapper.want(plan.ports)
     this.#step(this.#asked)
+    await this.#keep(this.#asked)
+  }
+
+  #begin({ router }: PortMappingPlan, secret: Buffer): AskedRouter {
+    const mapper = this.#newMapper(secret)
+    const nowMs = this.#deps.clock.monotonic()
+    if (this.#before !== undefined) restore(mapper, this.#before, this.#deps.clock)
+    // It was believed when it was kept.
+    this.#confirmed ??= this.#before?.place && formatAddress(this.#before.place.address)
+    this.#before = undefined
+    this.#mapped = mapper.mapped(nowMs)
+    return { router, mapper }
+  }
+
+  #newMapper(secret: Buffer): PortMapper {
+    const lane = this.#planned?.world.lanes[0]?.lane ?? 0
+    return new PortMapper({ nonce: mappingNonce(secret), lane, random: () => this.#deps.clock.random() })
+  }
+
+  /** Ends what an earlier run has left at a router that is not asked any more. */
+  async #endBefore(plan: PortMappingPlan | undefined): Promise<void> {
+    if (this.#before === undefined || this.#before.router === routerName(plan)) return
+    this.#before = undefined
+    this.#init.onChange()
+    await endMappings(this.#deps.clock, this.#init)
+  }
+
+  async #keep({ router, mapper }: AskedRouter): Promise<void> {
+    const { clock } = this.#deps
+    const place = this.#view?.is === 'mapped' ? this.#view.place : undefined
+    const { living, protocol } = mapper
+    const known = living.map(({ inside, outside, untilMs }) => [inside, formatAddressPort(outside), untilMs])
+    const text = living.length === 0 ? '' : JSON.stringify([place && formatAddressPort(place), known])
+    if (text === this.#keptText) return
+    this.#keptText = text
+    const ports = living.map((one) => ({ ...one, untilMs: Math.round(one.untilMs - clock.monotonic() + clock.now()) }))
+    const kept = { router: formatAddress(router), protocol, ports, ...(place === undefined ? {} : { place }) }
+    await keepMappings(this.#init.stateDir, kept).catch(this.#onUnkept)
+  }
+
+  readonly #onUnkept = (error: unknown): void => {
+    this.#deps.logger.debug('cannot keep port mappings', { why: messageOf(error) })
   }
 
   /** Sends what is due. A socket is open only while a question is under way, so a flood finds none. */
@@ -161,9 +235,20 @@ export class PortMappings {
 
   #look({ router, mapper }: AskedRouter, nowMs: number): void {
     const before = this.#view
-    const mapped = mapper.mapped(nowMs)
-    if (!sameMapped(mapped, this.#mapped)) this.#mapped = mapped
-    this.#view = viewOf(formatAddress(router), mapper, this.#place())
+    if (mapper.isResting(nowMs)) return
+    // What is known stays while the router is asked: ports that are to have one distance are asked for one by one.
+    if (mapper.isSettled(nowMs)) this.#mapped = mapper.mapped(nowMs)
+    const view = viewOf(formatAddress(router), mapper, this.#place())
+    if (placeText(view) !== placeText(before)) {
+      if (nowMs < this.#placedMs + PLACE_APART_MS) {
+        this.#wake.at(this.#placedMs + PLACE_APART_MS)
+        return
+      }
+      this.#placedMs = nowMs
+    }
+    this.#view = view
+    // A place that nobody can call is no reason to renew it for ever, as behind a carrier's NAT.
+    if (view.is === 'unusable' && mapper.isSettled(nowMs)) mapper.rest(nowMs)
     if (portMappingText(before) === portMappingText(this.#view)) return
     const { is } = this.#view
     this.#deps.logger.info(`port mapping: ${is}`, { address: formatAddress(router), why: portMappingText(this.#view) })
@@ -173,7 +258,12 @@ export class PortMappings {
   #place(): ReturnType<typeof planMappedPlace> {
     const world = this.#planned?.world
     const [own] = world?.lanes ?? []
-    return world === undefined || own === undefined ? {} : planMappedPlace(world, own, this.#mapped)
+    if (world === undefined || own === undefined) return {}
+    const seen = new Set([...(this.#init.seen?.() ?? []), ...(this.#confirmed === undefined ? [] : [this.#confirmed])])
+    seen.delete(world.observedAddress ?? '')
+    const found = planMappedPlace(world, own, this.#mapped, [...seen])
+    if (found.place !== undefined) this.#confirmed = formatAddress(found.place.address)
+    return found
   }
 
   /** Ends all mappings at the router, in bounded time. */
@@ -187,59 +277,67 @@ export class PortMappings {
       this.#view = undefined
       this.#init.onChange()
     }
-    if (asked.mapper.mapped(this.#deps.clock.monotonic()).size > 0) await this.#release(asked)
-  }
-
-  async #release({ router, mapper }: AskedRouter): Promise<void> {
+    this.#keptText = ''
+    this.#placedMs = -Infinity
     const { clock } = this.#deps
-    const sent = Promise.withResolvers<undefined>()
-    const open = this.#init.openSocket ?? openRouterSocket
-    let cancelAgain = (): void => undefined
-    const socket = open(formatAddress(router), {
-      onReady: (client) => {
-        const messages = mapper.release(parseAddress(client))
-        const send = (): void => messages.forEach((bytes) => socket.send(bytes))
-        send()
-        cancelAgain = clock.setTimer(RELEASE_AGAIN_MS, () => {
-          send()
-          sent.resolve(undefined)
-        })
-      },
-      onMessage: () => undefined,
-      onError: () => sent.resolve(undefined),
-    })
-    const cancel = clock.setTimer(READY_MS, () => sent.resolve(undefined))
-    await sent.promise
-    cancel()
-    cancelAgain()
-    socket.close()
-  }
-
-  /** A router refuses to renew a mapping under another name, also after a restart of this process. */
-  #nonce(port: number): Buffer {
-    const key = this.#secret ?? Buffer.alloc(SECRET_BYTES)
-    return createHmac('sha256', key).update(`UDP ${port}`).digest().subarray(0, NONCE_BYTES)
-  }
-
-  async #readSecret(): Promise<Buffer> {
-    const { stateDir } = this.#init
-    const path = join(stateDir, FILE)
-    const kept = await readFile(path).catch(() => undefined)
-    if (kept?.length === SECRET_BYTES) return kept
-    const made = randomBytes(SECRET_BYTES)
-    try {
-      await mkdir(stateDir, { recursive: true, mode: 0o700 })
-      await replaceFile(path, made)
-    } catch (error) {
-      this.#deps.logger.debug('cannot keep the secret of port mappings', { why: messageOf(error) })
-    }
-    return made
+    if (asked.mapper.mapped(clock.monotonic()).size > 0) await release(asked, clock, this.#init.openSocket)
+    await forgetMappings(this.#init.stateDir)
   }
 }
 
-/** Removes what a gateway that has left needs no longer. `stateDir`: its private directory. */
-export function removeMappingSecret(stateDir: string): Promise<void> {
-  return rm(join(stateDir, FILE), { force: true })
+type StateInit = Pick<PortMappingsInit, 'stateDir' | 'openSocket'>
+
+/**
+ * Ends the mappings of a gateway that has left, in bounded time, and removes what it has kept. Nothing happens if it has
+ * none. Throws what the file system throws.
+ */
+export async function endPortMappings(clock: Clock, init: StateInit): Promise<void> {
+  await endMappings(clock, init)
+  await removeMappingSecret(init.stateDir)
+}
+
+async function endMappings(clock: Clock, { stateDir, openSocket }: StateInit): Promise<void> {
+  const before = await readMappings(stateDir)
+  if (before === undefined) return
+  const secret = await readMappingSecret(stateDir, () => undefined)
+  const mapper = new PortMapper({ nonce: mappingNonce(secret), lane: 0, random: () => clock.random() })
+  restore(mapper, before, clock)
+  if (mapper.living.length > 0) await release({ router: parseAddress(before.router), mapper }, clock, openSocket)
+  await forgetMappings(stateDir)
+}
+
+function restore(mapper: PortMapper, { protocol, ports }: KeptMappings, clock: Clock): void {
+  const nowMs = clock.monotonic()
+  const before = ports.map((one): LivingMapping => ({ ...one, untilMs: one.untilMs - clock.now() + nowMs }))
+  mapper.restore(protocol, before, nowMs)
+}
+
+/** Sends what ends all mappings. Waits for no answer. */
+async function release(
+  { router, mapper }: Pick<AskedRouter, 'router' | 'mapper'>,
+  clock: Clock,
+  open: OpenRouterSocket = openRouterSocket,
+): Promise<void> {
+  const sent = Promise.withResolvers<undefined>()
+  let cancelAgain = (): void => undefined
+  const socket = open(formatAddress(router), {
+    onReady: (client) => {
+      const messages = mapper.release(parseAddress(client))
+      const send = (): void => messages.forEach((bytes) => socket.send(bytes))
+      send()
+      cancelAgain = clock.setTimer(RELEASE_AGAIN_MS, () => {
+        send()
+        sent.resolve(undefined)
+      })
+    },
+    onMessage: () => undefined,
+    onError: () => sent.resolve(undefined),
+  })
+  const cancel = clock.setTimer(READY_MS, () => sent.resolve(undefined))
+  await sent.promise
+  cancel()
+  cancelAgain()
+  socket.close()
 }
 
 function close(asked: AskedRouter): void {
@@ -270,6 +368,10 @@ function viewOf(
     case 'mapped':
       return { is: 'asking', router } as const
   }
+}
+
+function placeText(view: PortMappingView | undefined): string {
+  return view?.is === 'mapped' ? formatAddressPort(view.place) : ''
 }
 
 /** One clause for the status. Empty if there is nothing to say. */

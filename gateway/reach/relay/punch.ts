@@ -93,6 +93,21 @@ export function isHopeless({ own, far, isMapped }: Pick<PunchFacts, 'own' | 'far
   return isMapped !== true && own === 'addressDependent' && far === 'addressDependent'
 }
 
+/**
+ * The places of the far end, best first. A try has room for few, and an address gets few probes. What a relay sees of a
+ * symmetric NAT is of no use, and `led`, the place to which the far end's router leads calls, is. Other places that the
+ * far end states come last: through a NAT only that which a relay sees is of use.
+ */
+export function placesToTry({
+  led,
+  seen,
+  stated,
+}: Record<'seen' | 'stated', readonly AddressPort[]> & {
+  readonly led: AddressPort | undefined
+}): readonly AddressPort[] {
+  return led === undefined ? [...seen, ...stated] : [led, ...seen, ...stated.filter((at) => !sameAddressPort(at, led))]
+}
+
 /** Packets to an address that has not answered yet, from all links of this node. */
 export const PROBES_TO_ADDRESS = 10
 const MOST_ADDRESSES = 4096

@@ -15,7 +15,7 @@ import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { planSharedPorts } from './plan-shared-port.ts'
 import { namedProbe, probeKey } from './punch-frame.ts'
-import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping } from './punch.ts'
+import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from './punch.ts'
 
 export interface RelayCallsDeps {
   /** Of family ip. */
@@ -64,8 +64,8 @@ export interface WantedInit {
   readonly ports: ReadonlyMap<number, number>
   /** Where the far ends of links say that they can be called, by linkKey(). Absent: nowhere. */
   readonly places?: ReadonlyMap<string, readonly AddressPort[]>
-  /** Links, by linkKey(), with an end to which a router leads calls. Absent: none. */
-  readonly mapped?: ReadonlySet<string>
+  /** Links, by linkKey(), with an end to which a router leads calls, and the place if that is the far end. Absent: none. */
+  readonly mapped?: ReadonlyMap<string, AddressPort | undefined>
   /** Whether a probe may go to a place. Absent: to none. */
   readonly mayProbe?: (at: AddressPort) => boolean
   /** Links over port 443, for which probes look for a better way. Absent: none. */
@@ -107,7 +107,7 @@ export class RelayCalls {
   readonly #budget = new ProbeBudget()
   #punches: ReadonlyMap<string, LinkPunch> = new Map()
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
-  #mapped: ReadonlySet<string> = new Set()
+  #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   #mayProbe: (at: AddressPort) => boolean = () => false
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
@@ -124,7 +124,7 @@ export class RelayCalls {
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports, places = new Map(), mapped = new Set(), mayProbe = () => false, webLinks = [] }: WantedInit,
+    { own, ports, places = new Map(), mapped = new Map(), mayProbe = () => false, webLinks = [] }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
     this.#places = places
@@ -197,6 +197,14 @@ export class RelayCalls {
         return [{ lane: want.remoteLane, relay: want.relay.address, seen: state.seen }]
       }),
     )
+  }
+
+  /** The addresses at which relays see this node, sorted. */
+  seen(): readonly string[] {
+    const addresses = [...this.#calls.values()].flatMap(({ caller: { state } }) =>
+      state.is === 'bound' ? [formatAddress(state.seen.address)] : [],
+    )
+    return [...new Set(addresses)].sort()
   }
 
   /** Where far ends can be called without a relay, by linkKey(). */
@@ -318,12 +326,8 @@ export class RelayCalls {
     const seen = (this.#byEnds.get(endsName({ from, to })) ?? []).flatMap(({ want, caller: { state } }) => {
       return want.key === key && state.is === 'bound' && state.far !== undefined ? [state.far] : []
     })
-    // A try has room for few places, and through a NAT only that which a relay sees is of use.
-    const stated = this.#places.get(key) ?? []
-    // What a relay sees of a symmetric NAT is of no use, and a mapped port is.
-    const places = this.#mapped.has(key)
-      ? [...stated, ...seen.map(({ at }) => at)]
-      : [...seen.map(({ at }) => at), ...stated]
+    const seenAt = seen.map(({ at }) => at)
+    const places = placesToTry({ led: this.#mapped.get(key), seen: seenAt, stated: this.#places.get(key) ?? [] })
     const far = seen.find(({ mapping }) => mapping !== 'unknown')?.mapping ?? 'unknown'
     // Both ends know the same bindings, in whatever order they made them.
     const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))

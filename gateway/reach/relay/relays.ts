@@ -75,6 +75,12 @@ export interface RelaysInit {
   readonly onChange: () => void
 }
 
+/** The first observed candidate of an end to which a router leads calls (planCandidates()). */
+function ledPlace({ candidates }: Pick<PlannedLane['links'][number], 'candidates'>): AddressPort | undefined {
+  const led = candidates.find(({ kind }) => kind === 'observed')
+  return led === undefined ? undefined : { address: parseAddress(led.address), port: led.port }
+}
+
 /** A device as the lane loop plans it. */
 interface PlannedLane {
   readonly remoteLane: number
@@ -145,8 +151,8 @@ export class Relays {
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
-  /** Links, by linkKey(), with an end to which a router leads calls. */
-  #mapped: ReadonlySet<string> = new Set()
+  /** Links, by linkKey(), with an end to which a router leads calls, and the place if that is the far end. */
+  #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   /** Where far ends say that they can be called, by linkKey(). */
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #triesDirect: ReadonlySet<string> = new Set()
@@ -198,6 +204,11 @@ export class Relays {
   /** What relays show of the NAT in front of this node. */
   get mapping(): NatMapping {
     return this.#calls.mapping()
+  }
+
+  /** The addresses at which relays see this node. */
+  get seen(): readonly string[] {
+    return this.#calls.seen()
   }
 
   /** Why packets of a relayed link go through the relay, by linkKey(). */
@@ -308,7 +319,11 @@ export class Relays {
     if (isTried || this.#calls.punched().size < punched.size) this.#init.onChange()
     const isOwnMapped = isPortMapped(world, own)
     const ends = lanes.flatMap((lane) => lane.links)
-    this.#mapped = new Set(ends.filter(({ portMapped = isOwnMapped }) => portMapped).map(linkKey))
+    this.#mapped = new Map(
+      ends
+        .filter(({ portMapped = isOwnMapped }) => portMapped)
+        .map((link) => [linkKey(link), link.portMapped === true ? ledPlace(link) : undefined]),
+    )
     this.#places = new Map(
       [...candidatesOf].map(([key, candidates]) => [
         key,

@@ -18,6 +18,8 @@ t.test('questions', async (t) => {
   const pcp = encodePcpMap(QUESTION, { client: CLIENT, nonce: NONCE })
   const parts = ['02010000', '00000258', '00000000000000000000ffff0a000002', '0102030405060708090a0b0c']
   t.equal(pcp.toString('hex'), [...parts, '11000000', '11941195', '00000000000000000000ffff00000000'].join(''))
+  const end = encodePcpMap({ ...QUESTION, lifetimeSeconds: 0 }, { client: CLIENT, nonce: NONCE })
+  t.equal(end.toString('hex', 40, 44), '11940000', 'the end')
   t.equal(encodeNatPmpAddress().toString('hex'), '0000')
   t.equal(encodeNatPmpMap(QUESTION).toString('hex'), '000100001194119500000258')
   t.equal(encodeNatPmpMap({ ...QUESTION, lifetimeSeconds: 0 }).toString('hex'), '000100001194000000000000', 'the end')

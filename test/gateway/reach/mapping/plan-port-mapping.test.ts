@@ -63,7 +63,7 @@ t.test('which answers are believed', async (t) => {
     ['the same port', { 4500: `${OBSERVED}:4500` }, `${OBSERVED}:4500`],
     ['another port', { 4501: `${OBSERVED}:51001`, 4500: `${OBSERVED}:51000` }, `${OBSERVED}:51000`],
     ['a private address', { 4500: '192.168.1.9:4500' }, undefined, /192\.168\.1\.9:4500: expected/],
-    ['a carrier inside', { 4500: '100.64.0.9:4500' }, undefined, /where the broker sees/],
+    ['a carrier inside', { 4500: '100.64.0.9:4500' }, undefined, /where the broker saw/],
     ['another host', { 4500: '198.51.100.66:4500' }, undefined, /203\.0\.113\.7/],
     ['a system port', { 4500: `${OBSERVED}:53` }, undefined, /from 1024/],
     ['one of two elsewhere', { 4500: `${OBSERVED}:4500`, 4501: '198.51.100.66:4501' }, undefined, /66:4501/],
@@ -71,10 +71,19 @@ t.test('which answers are believed', async (t) => {
     ['two distances', { 4500: `${OBSERVED}:4500`, 4501: `${OBSERVED}:6000` }, `${OBSERVED}:4500`, /expected 4501/],
     ['too near the end', { 4507: `${OBSERVED}:65535` }, `${OBSERVED}:65528`],
     ['nothing', {}, undefined],
+    ['another address since it joined, which a relay sees', { 4500: '198.51.100.7:4500' }, '198.51.100.7:4500'],
+    [
+      'one that no relay sees',
+      { 4500: '198.51.100.8:4500' },
+      undefined,
+      /when it joined, or at 198.51.100.7 or 10.0.0.2, where re/,
+    ],
+    ['two addresses', { 4500: `${OBSERVED}:4500`, 4501: '198.51.100.7:4501' }, undefined, /4501/],
+    ['a relay that says where this node is inside', { 4500: '10.0.0.2:4500' }, undefined, /10.0.0.2:4500/],
   ]
   for (const [say, mapped, want, problem] of rows) {
     const at = new Map(Object.entries(mapped).map(([port, text]) => [Number(port), parseAddressPort(text)]))
-    const found = planMappedPlace(home(), LANE, at)
+    const found = planMappedPlace(home(), LANE, at, ['198.51.100.7', '10.0.0.2'])
     t.equal(found.place && formatAddressPort(found.place), want, say)
     if (problem === undefined) t.equal(found.problem, undefined, say)
     else t.match(found.problem, problem, say)
@@ -92,6 +101,11 @@ t.test('what far ends learn', async (t) => {
     `observed ${OBSERVED}:4500`,
   ])
   t.strictSame(text(home({ mapped: parseAddressPort(`${OBSERVED}:4500`) })), [own, `observed ${OBSERVED}:4500`])
+  t.strictSame(text(home({ mapped: parseAddressPort('198.51.100.7:4500') })), [
+    own,
+    'observed 198.51.100.7:4500',
+    `observed ${OBSERVED}:4500`,
+  ])
   const stated = { ...LANE, publicAddress: OBSERVED }
   t.strictSame(text(home({ mapped: parseAddressPort(`${OBSERVED}:51000`) }), stated), [`public ${OBSERVED}:4500`, own])
 })

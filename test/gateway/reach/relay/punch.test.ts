@@ -12,6 +12,7 @@ import {
   ReplayWindow,
   TRY_MS,
   observedMapping,
+  placesToTry,
   tryTimes,
 } from '../../../../gateway/reach/relay/punch.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
@@ -312,4 +313,15 @@ t.test('of what kind a NAT is', async (t) => {
     ['addressDependent', [see(0, one, '198.51.100.1:1'), see(0, two, '198.51.100.2:1')]],
   ]
   for (const [want, observations] of cases) t.equal(observedMapping(observations), want)
+})
+
+t.test('a mapping that passes nothing leaves probes for what a relay sees', async (t) => {
+  const [led, private_, kept, seen] = ['192.0.2.9:51000', '10.0.0.2:4500', '192.0.2.9:4500', '192.0.2.9:20000'].map(
+    (text) => parseAddressPort(text),
+  )
+  if (led === undefined || private_ === undefined || kept === undefined || seen === undefined) throw new Error('places')
+  const tried = (place: AddressPort | undefined): string[] =>
+    placesToTry({ led: place, seen: [seen], stated: [private_, led, kept] }).map(formatAddressPort)
+  t.strictSame(tried(undefined), [seen, private_, led, kept].map(formatAddressPort))
+  t.strictSame(tried(led), [led, seen, private_, kept].map(formatAddressPort))
 })
