@@ -1,4 +1,5 @@
 /** Access policies for tests. */
+import type { Condition } from '../../../model/conditions.ts'
 import type { AccessPolicy, ClusterAccessPolicy } from '../../../model/objects.ts'
 
 /** `at` is `namespace/name`. */
@@ -15,4 +16,10 @@ export function clusterAccessPolicy(value: 'allow' | 'deny', name = 'default'): 
     metadata: { name },
     spec: { default: value },
   }
+}
+
+/** The conditions of a policy whose agent has looked at this generation last. */
+export function judgedAt(observedGeneration: number): Condition[] {
+  const valid = { type: 'Valid', status: 'True', reason: 'PolicyInForce', message: '' } as const
+  return [{ ...valid, observedGeneration, lastTransitionTime: '2026-01-01T00:00:00Z' }]
 }
