@@ -479,9 +479,10 @@ t.test('a version in force that the API has dropped is written once the API keep
     has = 'all'
     await pass(120_000)
     t.same(kept(), [1, 1, 1], `${kind}: all that others lack`)
-    const { inForce: _removed, ...status } = api.get('TrafficPolicy', 'b', 'shop')?.status ?? {}
+    const b = api.get(kind, 'b', 'shop') as TrafficPolicy | undefined
+    const { inForce: _removed, ...status } = b?.status ?? {}
     const before = calls
-    await applyStatus({ ...api.get(kind, 'b', 'shop')!, status } as TrafficPolicy)
+    await applyStatus({ ...b, status } as TrafficPolicy)
     await pass(120_000)
     t.same(kept(), [1, 1, 1], `${kind}: what somebody has removed`)
     t.equal(calls, before + 1, `${kind}: in one write`)
