@@ -1,6 +1,5 @@
 /** Access policies for tests. */
-import type { Condition } from '../../../model/conditions.ts'
-import type { AccessPolicy, ClusterAccessPolicy } from '../../../model/objects.ts'
+import type { AccessPolicy, ClusterAccessPolicy, Condition } from '../../../model/objects.ts'
 
 /** `at` is `namespace/name`. */
 export function accessPolicy(at: string, spec: AccessPolicy['spec'], generation?: number): AccessPolicy {
