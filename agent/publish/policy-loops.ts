@@ -18,21 +18,49 @@ import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-t
 /** A person reads the condition, and many policies, imports and members change together. */
 const LOOK_MS = 500
 
-/** What this process has written into `status.inForce` of policies, by objectKeyText(). */
+type AnyPolicy = AnyAccessPolicy | AnyTrafficPolicy
+
+/** A cache shows what was written within this time, unless the API has dropped it. */
+const CACHE_LAG_MS = 30_000
+/** One of the versions that an API has dropped is written again this often: its CRD may have become that of a later release. */
+const WRITE_AGAIN_MS = 600_000
+
+/** What this process has written into `status.inForce` of policies, by objectKeyText(), and the API may have dropped. */
 class WrittenVersions {
   readonly known = new Map<string, KeptVersion>()
+  /** When each was written, the oldest first. Monotonic. */
+  readonly #at = new Map<string, number>()
+  #triedAt = 0
 
-  note(written: readonly (AnyAccessPolicy | AnyTrafficPolicy)[]): void {
+  note(written: readonly AnyPolicy[], nowMs: number): void {
     for (const policy of written) {
-      const kept = policy.status?.inForce
-      if (kept === undefined) this.known.delete(objectKeyText(policy))
-      else this.known.set(objectKeyText(policy), kept)
+      const [key, kept] = [objectKeyText(policy), policy.status?.inForce]
+      this.#forget(key)
+      if (kept === undefined) continue
+      this.known.set(key, kept)
+      this.#at.set(key, nowMs)
     }
   }
 
-  /** Takes the keys of all policies that exist. */
-  forgetOthers(present: ReadonlySet<string>): void {
-    for (const key of this.known.keys()) if (!present.has(key)) this.known.delete(key)
+  /** Takes all policies that exist. Forgets what is to be written again if the API does not have it. */
+  look(policies: readonly AnyPolicy[], nowMs: number): void {
+    const present = new Map(policies.map((policy) => [objectKeyText(policy), policy]))
+    const keeping = new Set(policies.flatMap(({ kind, status }) => (status?.inForce === undefined ? [] : [kind])))
+    for (const [key, at] of this.#at) {
+      const policy = present.get(key)
+      // The API has the field if one policy of the kind has it, so what another lacks was removed or refused.
+      const isKept = policy !== undefined && keeping.has(policy.kind) && nowMs - at >= CACHE_LAG_MS
+      if (policy === undefined || policy.status?.inForce !== undefined || isKept) this.#forget(key)
+    }
+    const [oldest] = this.#at
+    if (oldest === undefined || nowMs - Math.max(oldest[1], this.#triedAt) < WRITE_AGAIN_MS) return
+    this.#triedAt = nowMs
+    this.#forget(oldest[0])
+  }
+
+  #forget(key: string): void {
+    this.known.delete(key)
+    this.#at.delete(key)
   }
 }
 
@@ -84,7 +112,7 @@ export class AccessPolicyLoop {
     const exports = api.cache('ServiceExport').list()
     const policies = api.cache('AccessPolicy').list()
     const clusterPolicies = api.cache('ClusterAccessPolicy').list()
-    this.#kept.forgetOthers(new Set([...policies, ...clusterPolicies].map(objectKeyText)))
+    this.#kept.look([...policies, ...clusterPolicies], clock.monotonic())
     const changed = this.#conditions.plan(
       {
         self: this.#own,
@@ -98,7 +126,7 @@ export class AccessPolicyLoop {
     const failures = await writer.applyStatuses(changed, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
-    this.#kept.note(changed)
+    this.#kept.note(changed, clock.monotonic())
   }
 }
 
@@ -207,13 +235,13 @@ export class TrafficPolicyLoop {
     const failures = await writer.applyStatuses(due, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
-    this.#kept.note(due)
+    this.#kept.note(due, clock.monotonic())
   }
 
   #forget(policies: readonly AnyTrafficPolicy[]): void {
     const present = new Set(policies.map(objectKeyText))
     for (const key of this.#written.keys()) if (!present.has(key)) this.#written.delete(key)
-    this.#kept.forgetOthers(present)
+    this.#kept.look(policies, this.#deps.clock.monotonic())
   }
 
   /** A policy that a user has changed is not made to wait. */

@@ -217,6 +217,22 @@ export function exportedFile(kind: string): string {
   return `objects/exported/${kind}.json`
 }
 
+/** Of these kinds a bundle has all objects, whole, or none: without one of them, more would seem to be allowed. */
+export const POLICY_KINDS: ReadonlySet<string> = new Set([
+  'AccessPolicy',
+  'ClusterAccessPolicy',
+  'TrafficPolicy',
+  'ClusterTrafficPolicy',
+])
+const MAX_LIST = 8 << 20
+/** 10,000 policies, each with its version in force beside it. */
+const MAX_POLICIES = 32 << 20
+
+/** The maximum size of the list of a kind, in bytes. */
+export function maxBytesOf(kind: string): number {
+  return POLICY_KINDS.has(kind) ? MAX_POLICIES : MAX_LIST
+}
+
 /** The name of the file with the facts. */
 export const FACTS_FILE = 'facts.json'
 export const MAX_FACTS = 48 << 20

@@ -8,7 +8,7 @@ import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, SYSTEM_NAMESPACE } from '
 import { gatherFacts, kubeFacts } from '../status/status.ts'
 import { withinTime } from '../context/context.ts'
 import { REPORT_FIELDS, fields } from './kind-fields.ts'
-import { type Answer, type BundleItem, exportedFile, factsItem, objectsFile } from './items.ts'
+import { type Answer, type BundleItem, exportedFile, factsItem, maxBytesOf, objectsFile } from './items.ts'
 
 export interface KubeItemsInit {
   readonly title: string
@@ -77,7 +77,7 @@ export async function kubeItems(reader: Reader, init: KubeItemsInit): Promise<re
       // The items of a list do not contain their kind, which determines how they are filtered.
       ...{ items: await reader.list(place, limited), kind: place.kind },
     })
-    return { name: objectsFile(place.kind), ms: timeoutMs, maxBytes: MAX_BYTES, ask }
+    return { name: objectsFile(place.kind), ms: timeoutMs, maxBytes: maxBytesOf(place.kind), ask }
   })
   const exported = EXPORTED.map((place): BundleItem => {
     const ask = async (limited: AbortSignal): Promise<Answer> => {

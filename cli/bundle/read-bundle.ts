@@ -23,7 +23,8 @@ import {
 } from '../../model/kinds/kinds.ts'
 import { type ObjectKinds, printable } from '../../model/model.ts'
 import { UserError, messageOf } from '../../runtime/runtime.ts'
-import { FACTS_FILE, MAX_FACTS, ROOT, exportedFile, objectsFile } from './items.ts'
+import { FACTS_FILE, MAX_FACTS, POLICY_KINDS, ROOT, exportedFile, objectsFile } from './items.ts'
+import { LEFT_OUT } from './kind-fields.ts'
 import { unpackTar } from './tar.ts'
 
 const MAX_FILE = 64 << 20
@@ -70,11 +71,14 @@ export interface WholeBundle {
   readonly objects: BundleObjects
 }
 
-/** Takes and throws what readBundle() does. */
-export async function readWholeBundle(file: string): Promise<WholeBundle> {
+/** Calls of this cluster end at imported slices, and calls from others at the slices of exported services too. */
+export type NeededSlices = 'all' | 'imported'
+
+/** Takes and throws what readBundle() does. Slices are absent unless all that are needed were gathered. */
+export async function readWholeBundle(file: string, slices: NeededSlices = 'all'): Promise<WholeBundle> {
   try {
     const files = await unpacked(await contentOf(file))
-    return { facts: factsOf(files), objects: objectsOf(files) }
+    return { facts: factsOf(files), objects: objectsOf(files, slices) }
   } catch (error) {
     throw new UserError(`--bundle ${file}: ${printable(messageOf(error)).slice(0, 300)}`, {
       hint: 'expected a file written by "sealane gather"',
@@ -128,8 +132,9 @@ async function unpacked(content: Buffer): Promise<ReadonlyMap<string, Buffer>> {
 export async function bundledObjects<const K extends BundledKind>(
   file: string,
   kinds: readonly K[],
+  slices: NeededSlices = 'all',
 ): Promise<{ readonly [One in K]: readonly ObjectKinds[One][] }> {
-  const { objects } = await readWholeBundle(file)
+  const { objects } = await readWholeBundle(file, slices)
   const missing = kinds.filter((kind) => objects[kind] === undefined)
   if (missing.length > 0)
     throw new UserError(`--bundle ${file}: it has no ${missing.join(', ')}`, {
@@ -138,19 +143,62 @@ export async function bundledObjects<const K extends BundledKind>(
   return objects as { readonly [One in K]: readonly ObjectKinds[One][] }
 }
 
-/** Slices are whole only where those of exported services were gathered too, which earlier releases did not. */
-function objectsOf(files: ReadonlyMap<string, Buffer>): BundleObjects {
+/** Earlier releases did not gather the slices of exported services. */
+function objectsOf(files: ReadonlyMap<string, Buffer>, slices: NeededSlices): BundleObjects {
   const found = (Object.keys(SHAPES) as readonly BundledKind[]).flatMap((kind) => {
     const isCalled = kind === 'Service' || kind === 'EndpointSlice'
-    const exported = isCalled ? itemsIn(files.get(ROOT + exportedFile(kind)), kind) : []
+    const others = slices === 'imported' ? [] : undefined
+    const exported = isCalled ? (itemsIn(files.get(ROOT + exportedFile(kind)), kind) ?? others) : []
     const listed = itemsIn(files.get(ROOT + objectsFile(kind)), kind)
     return listed === undefined || exported === undefined ? [] : [[kind, distinct([...listed, ...exported])] as const]
   })
-  return Object.fromEntries(found)
+  const hidden = hiddenKeys(found.flatMap(([kind, items]) => (kind === 'Cluster' || kind === 'Namespace' ? items : [])))
+  return Object.fromEntries(
+    found.filter(([kind, items]) => !POLICY_KINDS.has(kind) || items.every((item) => isWhole(item, hidden))),
+  )
 }
 
 interface Item {
-  readonly metadata: { readonly namespace?: string; readonly name: string }
+  readonly metadata: { readonly namespace?: string; readonly name: string; readonly labels?: object }
+  readonly spec?: unknown
+  readonly status?: unknown
+}
+
+/** A value that equals other redacted values. Those with a number equal none but their own. */
+const REDACTED = /<redacted>/
+/** Choices that an object without fields states, which earlier releases left out of a bundle. */
+const CHOICES: ReadonlySet<string> = new Set(['local', 'any', 'passiveHealth'])
+
+/** The labels and properties of which one value at least was redacted without a number. */
+function hiddenKeys(items: readonly Item[]): ReadonlySet<string> {
+  const found = new Set<string>()
+  for (const { metadata, spec } of items) {
+    for (const { key, value } of [...plainValues(metadata.labels), ...plainValues(spec)])
+      if (REDACTED.test(String(value))) found.add(key)
+  }
+  return found
+}
+
+/** Whether the bundle has all that the policy compares. */
+function isWhole({ spec, status }: Item, hidden: ReadonlySet<string>): boolean {
+  const { inForce } = (status ?? {}) as { readonly inForce?: unknown }
+  return [...plainValues(spec), ...plainValues(inForce)].every(({ key, value }) => {
+    const named = key === 'key' ? String(value) : key
+    const isChoice = CHOICES.has(key) && value === LEFT_OUT
+    return !isChoice && !REDACTED.test(`${key} ${String(value)}`) && !hidden.has(named)
+  })
+}
+
+interface PlainValue {
+  /** The nearest field above the value. */
+  readonly key: string
+  readonly value: unknown
+}
+
+function plainValues(value: unknown, key = ''): readonly PlainValue[] {
+  if (typeof value !== 'object' || value === null) return [{ key, value }]
+  if (Array.isArray(value)) return value.flatMap((one: unknown) => plainValues(one, key))
+  return Object.entries(value).flatMap(([name, one]) => plainValues(one, name))
 }
 
 /** Undefined without such a file, or if it has no list. */
@@ -164,10 +212,18 @@ function itemsIn(content: Buffer | undefined, kind: BundledKind): readonly Item[
   }
   const { items } = (typeof value === 'object' && value !== null ? value : {}) as { readonly items?: unknown }
   if (!Array.isArray(items)) return undefined
-  return items.slice(0, MAX_OBJECTS).flatMap((item: unknown) => {
-    const read = SHAPES[kind].safeParse(item)
-    return read.success ? [{ ...(item as object), ...read.data, kind } as unknown as Item] : []
-  })
+  const read = items.slice(0, MAX_OBJECTS).map((item: unknown) => itemOf(item, kind))
+  const readable = read.filter((item) => item !== undefined)
+  return POLICY_KINDS.has(kind) && readable.length < items.length ? undefined : readable
+}
+
+/** Undefined for an item that cannot be read. A policy counts by its spec, also where its status cannot be read. */
+function itemOf(item: unknown, kind: BundledKind): Item | undefined {
+  const read = SHAPES[kind].safeParse(item)
+  if (read.success) return { ...(item as object), ...read.data, kind } as unknown as Item
+  if (!POLICY_KINDS.has(kind) || typeof item !== 'object' || item === null || !('status' in item)) return undefined
+  const { status: _unread, ...rest } = item
+  return itemOf(rest, kind)
 }
 
 /** A file of exported services may have objects that the other file has too. */

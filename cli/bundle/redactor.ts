@@ -220,6 +220,11 @@ const MOST_NUMBERED = 10_000
 /** Maps whose names and values members choose. */
 const FREE_MAPS: ReadonlySet<string> = new Set(['labels', 'annotations', 'exportedLabels', 'exportedAnnotations'])
 
+/** Maps whose values selectors compare: equal ones stay equal, and others stay different. */
+const COMPARED_MAPS: ReadonlySet<string> = new Set(['labels', 'properties', 'matchLabels', 'matchProperties'])
+/** Maps of numbers by ids of clusters, which may have the name of a secret. */
+const NUMBER_MAPS: ReadonlySet<string> = new Set(['weights'])
+
 type Fields = Readonly<Record<string, unknown>>
 
 export class Redactor {
@@ -232,6 +237,10 @@ export class Redactor {
    * bundle.
    */
   #learns = true
+  /** True inside maps whose values selectors compare. */
+  #compares = false
+  /** True inside maps of numbers. */
+  #counts = false
 
   /** Remembers a secret to redact it everywhere. */
   learn(secret: string): void {
@@ -261,23 +270,28 @@ export class Redactor {
     const fields = value as Fields
     const isSecret = fields['kind'] === 'Secret'
     const isNamed = typeof fields['name'] === 'string' && isSensitive(fields['name'])
+    const { key: compared, operator } = fields
+    const isExpression = typeof compared === 'string' && isSensitive(compared) && operator !== undefined
     const kept = Object.entries(fields).flatMap(([key, one]): [string, unknown][] => {
       if (key === 'managedFields') return []
       const hides = isSensitive(key) || (isNamed && key === 'value') || (isSecret && /^(data|stringData)$/.test(key))
       const name = this.text(key)
       if (key === 'env' && Array.isArray(one)) return [[name, this.#variables(one as readonly unknown[])]]
-      return [[name, this.#learningFrom(key, () => (hides ? this.#leaves(one) : this.value(one)))]]
+      const at = isExpression && key === 'values' ? 'matchLabels' : key
+      return [[name, this.#inside(at, () => (hides || at !== key ? this.#leaves(one) : this.value(one)))]]
     })
     return Object.fromEntries(kept)
   }
 
-  #learningFrom<T>(key: string, look: () => T): T {
-    const before = this.#learns
-    this.#learns = before && !FREE_MAPS.has(key)
+  #inside<T>(key: string, look: () => T): T {
+    const [learns, compares, counts] = [this.#learns, this.#compares, this.#counts]
+    this.#learns = learns && !FREE_MAPS.has(key)
+    this.#compares = compares || COMPARED_MAPS.has(key)
+    this.#counts = counts || NUMBER_MAPS.has(key)
     try {
       return look()
     } finally {
-      this.#learns = before
+      ;[this.#learns, this.#compares, this.#counts] = [learns, compares, counts]
     }
   }
 
@@ -304,8 +318,9 @@ export class Redactor {
   }
 
   #gone(secret: string): string {
-    if (!secret.includes('<redacted')) this.learn(secret)
-    return REDACTED
+    if (secret.includes('<redacted')) return REDACTED
+    this.learn(secret)
+    return this.#compares ? this.#numbered(secret) : REDACTED
   }
 
   /** The end of a value on several lines can only be found in the unescaped text. */
@@ -331,7 +346,10 @@ export class Redactor {
   }
 
   #hidden(run: string): string {
-    if (!KEY_LENGTHS.includes(run.length)) return REDACTED
+    return this.#compares || KEY_LENGTHS.includes(run.length) ? this.#numbered(run) : REDACTED
+  }
+
+  #numbered(run: string): string {
     const known = this.#numbers.get(run)
     if (known !== undefined) return `<redacted-key-${known}>`
     if (this.#numbers.size >= MOST_NUMBERED) return REDACTED
@@ -362,7 +380,8 @@ export class Redactor {
   #leaves(value: unknown): unknown {
     if (typeof value === 'string') return this.#gone(value)
     if (Array.isArray(value)) return value.map((one) => this.#leaves(one))
-    if (typeof value !== 'object' || value === null) return typeof value === 'number' ? REDACTED : value
+    if (typeof value !== 'object' || value === null)
+      return typeof value === 'number' && !this.#counts ? REDACTED : value
     return Object.fromEntries(
       Object.entries(value).map(([key, one]) => [this.text(key), isPlace(key) ? this.value(one) : this.#leaves(one)]),
     )

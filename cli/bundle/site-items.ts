@@ -9,7 +9,7 @@ import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { type EndpointSlice, LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, type Service } from '../../model/model.ts'
 import { SILENT_PROGRESS, gatherFacts, siteFacts, siteProbes, textOfPage } from '../status/status.ts'
 import { REPORT_FIELDS } from './kind-fields.ts'
-import { type Answer, type BundleItem, exportedFile, factsItem, objectsFile } from './items.ts'
+import { type Answer, type BundleItem, exportedFile, factsItem, maxBytesOf, objectsFile } from './items.ts'
 
 export interface SiteItemsInit {
   readonly config: SiteConfig
@@ -58,7 +58,7 @@ export function siteItems(api: ClusterApi, init: SiteItemsInit): readonly Bundle
       await cache.whenSynced(limited)
       return { items: cache.list(), kind }
     }
-    return { name: objectsFile(kind), ms, maxBytes: MAX_BYTES, ask }
+    return { name: objectsFile(kind), ms, maxBytes: maxBytesOf(kind), ask }
   })
   // The folder of a site is small: these are among the objects above too.
   const exported = (['Service', 'EndpointSlice'] as const).map((kind): BundleItem => {

@@ -163,7 +163,7 @@ async function readObjects(
 ): Promise<TrafficObjects> {
   if (bundle !== undefined) {
     const { bundledObjects } = await import('../bundle/read-bundle.ts')
-    const objects = await bundledObjects(bundle, KINDS)
+    const objects = await bundledObjects(bundle, KINDS, 'imported')
     return trafficObjects((kind) => objects[kind])
   }
   return withinTime(context.signal, timeout, (signal) =>

@@ -95,7 +95,7 @@ export class KubeApi implements ClusterApi {
       server: access.server.href.replace(/\/$/, ''),
     })
     const [http, marks] = [this.#http, this.#marks]
-    this.#writer = new ObjectWriter({ http }, marks)
+    this.#writer = new ObjectWriter({ http, clock: deps.clock }, marks)
     this.#recorder = new EventRecorder({ clock: deps.clock, logger: deps.logger, http, marks })
     this.dynamic = new DynamicClient({ http }, { stop: this.#stop.signal, marks })
     const ours = { namespace: init.namespace, marks, stop: this.#stop.signal }

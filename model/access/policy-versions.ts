@@ -9,7 +9,7 @@ import {
   TRAFFIC_POLICY_FIELDS,
   loose,
 } from '../kinds/kinds.ts'
-import { type ObjectKinds, objectKeyText } from '../model.ts'
+import { type ObjectKinds, findCondition, objectKeyText } from '../model.ts'
 import { MAX_KEPT_SPEC_LENGTH } from '../values/values.ts'
 
 type PolicyKind = 'AccessPolicy' | 'ClusterAccessPolicy' | 'TrafficPolicy' | 'ClusterTrafficPolicy'
@@ -81,11 +81,18 @@ export function versionInForce<P extends AnyPolicy>(policy: P, problemOf: Proble
   return (kept.metadata.generation ?? 0) > seenAt ? kept : seen
 }
 
-/** The version in the status, if it is an earlier one of this object, and valid by the rules of this release. */
+/**
+ * The version in the status, if it is the last valid one of this object before this generation, and valid by the rules
+ * of this release. The agent writes it together with the condition. If it has not judged the generation before this
+ * one, then that generation may have been valid, and have taken away what the version in the status allows.
+ */
 function keptVersion<P extends AnyPolicy>(policy: P, problemOf: ProblemOf<P>): P | undefined {
   const { metadata, status } = policy
+  const { generation: current = 0 } = metadata
   const kept = status?.inForce
-  if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= (metadata.generation ?? 0)) return undefined
+  if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= current) return undefined
+  const judged = findCondition(status?.conditions, 'Valid')?.observedGeneration ?? 0
+  if (judged < current - 1) return undefined
   const { generation, spec } = kept
   const version = { ...policy, metadata: { ...metadata, generation }, spec }
   return problemOf(version) === undefined ? version : undefined

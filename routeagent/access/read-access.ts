@@ -14,7 +14,7 @@ import {
   NOTHING_ADMITTED,
   NO_ACCESS_CHANGES,
 } from './plan-access.ts'
-import { CallsReader } from './read-calls.ts'
+import { CallsReader, changesPolicy } from './read-calls.ts'
 
 /** What the plan depends on besides the objects of the access rules. */
 export type AccessSite = AccessContext & {
@@ -78,7 +78,9 @@ export class AccessReader {
     }
     const stops = [
       memberships.onChange(onAll),
-      access.clusterPolicies.onChange(onAll),
+      access.clusterPolicies.onChange((change) => {
+        if (changesPolicy(change)) onAll()
+      }),
       clusters.onChange((change) => {
         if (changesRules(change)) onAll()
       }),
@@ -87,6 +89,7 @@ export class AccessReader {
           onAll()
           return
         }
+        if (!changesPolicy(change)) return
         this.#policyChanged(change.object)
         if (change.type === 'set' && change.previous !== undefined) this.#policyChanged(change.previous)
         poke()

@@ -2,8 +2,10 @@
 import {
   ANNOTATION_CALLERS,
   type AccessVersions,
+  type AnyAccessPolicy,
   EgressRules,
   type Exposure,
+  accessProblem,
   egressRules,
   keepsOpenConnections,
 } from '../../model/access/access.ts'
@@ -27,6 +29,11 @@ export interface CallsSite extends Pick<CallsInput, 'here' | 'clusters'> {
 
 /** The caches of the objects that calls depend on. */
 export type CallsObjectCaches = Pick<RouteAgentCaches, 'clusters' | 'slices' | 'access' | 'callers'>
+
+/** Whether another version of a policy may count. The status of a policy that is not valid has the version that counts. */
+export function changesPolicy(change: ObjectChange<AnyAccessPolicy> | undefined): boolean {
+  return changesSpec(change) || change === undefined || accessProblem(change.object) !== undefined
+}
 
 export class CallsReader {
   readonly #caches: CallsObjectCaches
@@ -73,7 +80,9 @@ export class CallsReader {
       clusters.onChange((change) => {
         if (changesSpec(change)) onRules()
       }),
-      access.clusterPolicies.onChange(onRules),
+      access.clusterPolicies.onChange((change) => {
+        if (changesPolicy(change)) onRules()
+      }),
       slices.onChange((change) => {
         if (!this.#concerns(change)) return
         this.#limited = undefined

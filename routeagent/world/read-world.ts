@@ -124,8 +124,8 @@ export function routeAgentCaches(
   }
 }
 
-/** Whether a Cluster differs in more than its status, on which no plan of a node depends. */
-export function changesSpec(change: ObjectChange<Cluster> | undefined): boolean {
+/** Whether an object differs in more than its status, such as that of a Cluster, on which no plan of a node depends. */
+export function changesSpec(change: ObjectChange<{ readonly spec: unknown }> | undefined): boolean {
   if (change?.type !== 'set' || change.previous === undefined) return true
   return !isDeepStrictEqual(change.object.spec, change.previous.spec)
 }

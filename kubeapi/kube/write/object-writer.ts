@@ -19,13 +19,19 @@ import {
   withObjectMarks,
 } from './owned-fields.ts'
 import type { Reply, HttpClient } from '../http/http-client.ts'
+import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { RawObject } from '../../../model/schemas/schemas.ts'
 
 /** A pair of what was sent and what the server stored, which differs because the server set defaults. */
 interface Equivalent {
   readonly sent: string
   readonly stored: string | undefined
+  /** Monotonic. Until then, what the server has left out is not sent again. */
+  readonly until: number
 }
+
+/** What a server's schema lacked is sent again after this time: its CustomResourceDefinitions may have been upgraded. */
+const LACKED_MS = 300_000
 
 const APPLY_PATCH = 'application/apply-patch+yaml'
 /** Without a field that closes something, such an object would say that it is open. */
@@ -34,12 +40,14 @@ const REMOVE_TRIES = 3
 
 export class ObjectWriter {
   readonly #http: HttpClient
+  readonly #clock: Clock
   readonly #marks: ObjectMarks
   readonly #applied = new Map<string, Equivalent>()
 
   /** `marks` are added to every object that is applied. */
-  constructor(deps: { readonly http: HttpClient }, marks: ObjectMarks = NO_OBJECT_MARKS) {
+  constructor(deps: { readonly http: HttpClient; readonly clock: Clock }, marks: ObjectMarks = NO_OBJECT_MARKS) {
     this.#http = deps.http
+    this.#clock = deps.clock
     this.#marks = marks
   }
 
@@ -53,7 +61,7 @@ export class ObjectWriter {
     if (known !== undefined && this.#same(memo, sent, known.applied)) return
     const { status, body: answer } = await this.#patch(client, object, body, known !== undefined, signal)
     if (known === undefined && status === 200) await this.#checkAlone(object, answer, signal)
-    this.#remember(memo, sent, client.note(answer).applied)
+    this.#remember(memo, { sent, stored: client.note(answer).applied })
   }
 
   async applyStatus(client: ResourceClient, object: KubeObject, signal: AbortSignal): Promise<void> {
@@ -68,9 +76,11 @@ export class ObjectWriter {
     // The uid prevents writing the status to an object that was created again in the meantime.
     const uid = metadata.uid ?? known.uid
     const body = { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace, uid }, status }
+    let isWhole = true
     try {
-      const answer = await asServed(body, (served) =>
-        this.#http.ask<RawObject>(
+      const answer = await asServed(body, (served) => {
+        isWhole = served === body
+        return this.#http.ask<RawObject>(
           {
             verb: 'apply status of',
             title: titleOf(object),
@@ -81,9 +91,9 @@ export class ObjectWriter {
             body: served,
           },
           signal,
-        ),
-      )
-      this.#remember(memo, sent, client.note(answer.body).status)
+        )
+      })
+      this.#remember(memo, { sent, stored: client.note(answer.body).status }, isWhole)
     } catch (error) {
       // A 404 may also concern the kind; only a read shows whether the object exists.
       if (isStatus(error, 404) && (await client.ask(name, namespace, signal)) === undefined) throw absent(object)
@@ -245,12 +255,14 @@ export class ObjectWriter {
   #same(memo: string, sent: string, stored: string | undefined): boolean {
     if (stored === sent) return true
     const last = this.#applied.get(memo)
-    return stored !== undefined && last?.sent === sent && last.stored === stored
+    if (last === undefined || this.#clock.monotonic() >= last.until) return false
+    return stored !== undefined && last.sent === sent && last.stored === stored
   }
 
-  #remember(memo: string, sent: string, stored: string | undefined): void {
+  #remember(memo: string, { sent, stored }: Omit<Equivalent, 'until'>, isWhole = true): void {
+    const until = isWhole ? Infinity : this.#clock.monotonic() + LACKED_MS
     if (stored === sent) this.#applied.delete(memo)
-    else this.#applied.set(memo, { sent, stored })
+    else this.#applied.set(memo, { sent, stored, until })
   }
 }
 

@@ -6,10 +6,11 @@ import {
   planTrafficStatuses,
   reportShares,
 } from '../../../agent/publish/plan-traffic-conditions.ts'
-import { TrafficPolicyLoop } from '../../../agent/publish/policy-loops.ts'
+import { AccessPolicyLoop, TrafficPolicyLoop } from '../../../agent/publish/policy-loops.ts'
 import { agentConfig } from '../../../agent/loop/config.ts'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../../../kubeapi/heard-gateways.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type {
@@ -437,6 +438,58 @@ t.test(
     t.equal(writes() - before, 1, 'what an API of an earlier release drops is not written again and again')
   },
 )
+
+t.test('a version in force that the API has dropped is written once the API keeps it', async (t) => {
+  const specs = { AccessPolicy: { from: [{}] }, TrafficPolicy: { order: [{ any: {} }] } }
+  for (const [kind, spec] of Object.entries(specs) as ['AccessPolicy' | 'TrafficPolicy', object][]) {
+    const [api, clock, logger] = [new MemoryApi(), new FakeClock(), new CapturingLogger()]
+    const parts = { api, clock, logger, metrics: agentMetrics(createMetrics('agent')) }
+    const [gateways, writer] = [new HeardGateways(parts), new MirrorWriter(parts)]
+    const init = { own: 'milano', loop: agentConfig('unused').loop }
+    const loop =
+      kind === 'AccessPolicy'
+        ? new AccessPolicyLoop({ ...parts, writer }, init)
+        : new TrafficPolicyLoop({ ...parts, writer, gateways }, init)
+    const applyStatus = api.applyStatus.bind(api)
+    let has: 'no field' | 'no right' | 'all' = 'no field'
+    let calls = 0
+    api.applyStatus = async (object) => {
+      calls += 1
+      const isRefused = has === 'no right' && object.metadata.name === 'a'
+      if (isRefused) throw new ClusterApiError('Forbidden', 'no')
+      const { inForce: _dropped, ...kept } = (object as TrafficPolicy).status ?? {}
+      await applyStatus(has === 'no field' ? ({ ...object, status: kept } as TrafficPolicy) : object)
+    }
+    const pass = async (ms: number): Promise<void> => {
+      for (let i = 0; i < ms; i += 500) await clock.advance(500)
+    }
+    const kept = (): unknown[] =>
+      ['a', 'b', 'c'].map((name) => api.get(kind, name, 'shop')?.status?.inForce?.generation)
+    const put = (name: string): void => api.put({ ...trafficPolicy(name, {}), kind, spec } as unknown as TrafficPolicy)
+    api.put(clusterObject({ id: 'milano' }))
+    for (const name of ['a', 'b', 'c']) put(name)
+    const stop = new AbortController()
+    const ended = loop.run(stop.signal)
+    await pass(1_300_000)
+    t.same(kept(), [undefined, undefined, undefined], `${kind}: an API of an earlier release`)
+    t.equal(calls, 5, `${kind}: one is written again in ten minutes`)
+    has = 'no right'
+    await pass(700_000)
+    t.same(kept(), [undefined, 1, 1], `${kind}: the CRD has come, and one is refused`)
+    has = 'all'
+    await pass(120_000)
+    t.same(kept(), [1, 1, 1], `${kind}: all that others lack`)
+    const b = api.get(kind, 'b', 'shop') as TrafficPolicy | undefined
+    const { inForce: _removed, ...status } = b?.status ?? {}
+    const before = calls
+    await applyStatus({ ...b, status } as TrafficPolicy)
+    await pass(120_000)
+    t.same(kept(), [1, 1, 1], `${kind}: what somebody has removed`)
+    t.equal(calls, before + 1, `${kind}: in one write`)
+    stop.abort()
+    await ended
+  }
+})
 
 t.test(
   'readiness that flips: a status is written at most once in 5 s, and not at all if all is as before',

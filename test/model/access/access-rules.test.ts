@@ -7,6 +7,7 @@ import { AccessRules, type AccessWorld, exposureOf } from '../../../model/access
 import { matchesLabels } from '../../../model/access/match-labels.ts'
 import { isOfferedTo, mayCall, offerProblem, offeredClusters } from '../../../model/access/offer.ts'
 import type { AccessPolicy, ClusterAccessPolicy, LabelSelector } from '../../../model/model.ts'
+import { judgedAt } from '../../support/objects/access-objects.ts'
 
 type Spec = AccessPolicy['spec']
 
@@ -98,8 +99,9 @@ t.test('policies name callers', async (t) => {
 t.test('a policy that is not valid: its last valid version, or what only closes', async (t) => {
   const good: Spec = { targetRefs: [{ name: 'web' }], from: [{ clusters: ['oslo'] }] }
   type Kept = { readonly uid: string; readonly generation: number; readonly spec: Spec }
-  const of = (spec: unknown, kept?: Partial<Kept>): AccessPolicy => {
-    const inForce = kept === undefined ? {} : { status: { inForce: { uid: 'u', generation: 3, spec: good, ...kept } } }
+  const of = (spec: unknown, kept?: Partial<Kept>, judged?: number): AccessPolicy => {
+    const version = { uid: 'u', generation: 3, spec: good, ...kept }
+    const inForce = kept === undefined ? {} : { status: { conditions: judgedAt(judged ?? 3), inForce: version } }
     const { metadata, ...rest } = policy('p', spec as Spec)
     return { ...rest, metadata: { ...metadata, uid: 'u', generation: 4 }, ...inForce }
   }
@@ -123,6 +125,9 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
     t.same(clustersOf({ policies: [of(spec, { uid: 'other' })] }), [], `${say}: of another object`)
     t.same(clustersOf({ policies: [of(spec, { generation: 4 })] }), [], `${say}: not older`)
     t.same(clustersOf({ policies: [of(spec, { spec: { from: [{ selector }] } })] }), [], `${say}: not valid either`)
+    const missed = `${say}: the agent has not judged generation 3, which may have taken away`
+    t.same(clustersOf({ policies: [of(spec, { generation: 2 }, 2)] }), [], missed)
+    t.same(clustersOf({ policies: [of(spec, { generation: 2 }, 3)] }), ['oslo'], `${say}: it has`)
   }
   t.same(clustersOf({ policies: [of({ ...good, from: [{}] }, {})] }), ['oslo', 'paris', 'tokyo'], 'a valid one counts')
   t.equal(clustersOf({ policies: [of({ from: 7, targetRefs: [{ name: 'api' }] })] }), 'all', 'it closes its targets')
@@ -135,9 +140,12 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
 })
 
 t.test('a ClusterAccessPolicy that is not valid', async (t) => {
-  const of = (spec: unknown, kept?: ClusterAccessPolicy['spec']): ClusterAccessPolicy => {
+  const of = (spec: unknown, kept?: ClusterAccessPolicy['spec'], judged = 3): ClusterAccessPolicy => {
     const metadata = { name: 'default', uid: 'u', generation: 4 }
-    const status = kept === undefined ? {} : { status: { inForce: { uid: 'u', generation: 3, spec: kept } } }
+    const status =
+      kept === undefined
+        ? {}
+        : { status: { conditions: judgedAt(judged), inForce: { uid: 'u', generation: 3, spec: kept } } }
     return { ...byDefault('deny'), metadata, spec: spec as never, ...status }
   }
   const { clusters } = world()
@@ -158,6 +166,8 @@ t.test('a ClusterAccessPolicy that is not valid', async (t) => {
     t.same(egressOf(of(spec)), egress, `${say}: calls of this cluster`)
     const kept = of(spec, { default: 'allow', egress: [{ namespaces: ['team'] }] })
     t.same([clustersOf({ clusterPolicies: [kept] }), egressOf(kept)], ['all', ['team']], `${say}: kept`)
+    const missed = of(spec, { default: 'allow', egress: [{ namespaces: ['team'] }] }, 2)
+    t.same(egressOf(missed), egress, `${say}: the agent has not judged generation 3`)
   }
 })
 

@@ -45,7 +45,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { equalsGolden } from '../../support/golden.ts'
 import { membershipObject } from '../../support/objects/cluster-objects.ts'
-import { accessPolicy, clusterAccessPolicy } from '../../support/objects/access-objects.ts'
+import { accessPolicy, clusterAccessPolicy, judgedAt } from '../../support/objects/access-objects.ts'
 import { exportObject } from '../../support/objects/service-objects.ts'
 import { ownSlice } from '../support/own-slice.ts'
 import { cluster, dualStack, routeWorld, slice } from '../support/site.ts'
@@ -622,6 +622,40 @@ t.test('a policy that cannot be read: what it said stays, and one that said noth
   caches.replace([...web, accessPolicy('shop/p', { targetRefs: [{ name: 'api' }], from: [] })])
   t.same(ports(), before, 'the service that only the old version named')
   t.same(logger.lines, [])
+})
+
+t.test('what the agent writes into the status of a policy is work only while the policy is not valid', async (t) => {
+  const caches = new AccessObjects()
+  const reader = new AccessReader(caches.all, addressFamily(4), new CapturingLogger())
+  let pokes = 0
+  reader.follow(() => (pokes += 1))
+  const poked = (change: () => void): boolean => {
+    const before = pokes
+    change()
+    return pokes > before
+  }
+  for (const valid of [accessPolicy('shop/p', { from: [] }, 1), clusterAccessPolicy('deny')]) {
+    const status = { conditions: judgedAt(1) }
+    const broken = { ...valid, spec: { ...valid.spec, later: 1 } } as typeof valid
+    const steps: readonly (readonly [say: string, typeof valid, boolean])[] = [
+      ['a new one', valid, true],
+      ['its status', { ...valid, status }, false],
+      ['another spec', { ...broken, status }, true],
+      ['the status of one that is not valid', { ...broken, status: { conditions: judgedAt(2) } }, true],
+      ['valid again', { ...valid, status }, true],
+    ]
+    for (const [say, one, want] of steps)
+      t.equal(
+        poked(() => caches.replace([one])),
+        want,
+        `${valid.kind}: ${say}`,
+      )
+    t.equal(
+      poked(() => caches.replace([])),
+      true,
+      `${valid.kind}: removed`,
+    )
+  }
 })
 
 function objectsOf({ services, open }: { services: readonly Service[]; open: boolean }): KubeObject[] {

@@ -31,7 +31,7 @@ import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { routeAgentCaches } from '../../../routeagent/world/read-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { accessPolicy, clusterAccessPolicy } from '../../support/objects/access-objects.ts'
+import { accessPolicy, clusterAccessPolicy, judgedAt } from '../../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 import { exportObject } from '../../support/objects/service-objects.ts'
 import { ownSlice } from '../support/own-slice.ts'
@@ -126,9 +126,12 @@ t.test('access rules that have not been read admit nothing, and replace no table
   t.equal(await admitted(first.nft), web, 'once they are read')
   t.equal(first.loop.notReady, undefined)
 
-  first.api.put(accessPolicy('shop/broken', {} as never))
+  first.policies.list = () => {
+    throw new Error('a fault of ours')
+  }
+  first.api.put(accessPolicy('shop/closing', { from: [] }))
   await first.loop.reconcile(signal)
-  t.equal(await admitted(first.nft), web, 'a policy that cannot be planned keeps what was enforced')
+  t.equal(await admitted(first.nft), web, 'what cannot be planned keeps what was enforced')
   t.match(first.logger.lines.at(-1)?.message, /access rules cannot be planned/)
 
   const second = await oneNode(signal, 'exports', first.nft)
@@ -579,7 +582,10 @@ t.test('a route agent that starts while a policy is not valid follows the versio
   t.equal(only(young, 'web'), '', 'one that starts, until the agent has said it')
   const object = api.get('TrafficPolicy', 'one', 'shop')!
   const { spec } = trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])
-  await api.applyStatus({ ...object, status: { inForce: { uid: 'one', generation: 1, spec } } })
+  await api.applyStatus({
+    ...object,
+    status: { conditions: judgedAt(2), inForce: { uid: 'one', generation: 1, spec } },
+  })
   t.equal(only(young, 'web'), 'paris')
   t.equal(only(follow(), 'web'), 'paris', 'one that starts later')
   api.put(trafficPolicy('one', ['api'], [{ clusters: ['roma'] }]))

@@ -1,5 +1,5 @@
 /** Access policies for tests. */
-import type { AccessPolicy, ClusterAccessPolicy } from '../../../model/objects.ts'
+import type { AccessPolicy, ClusterAccessPolicy, Condition } from '../../../model/objects.ts'
 
 /** `at` is `namespace/name`. */
 export function accessPolicy(at: string, spec: AccessPolicy['spec'], generation?: number): AccessPolicy {
@@ -15,4 +15,10 @@ export function clusterAccessPolicy(value: 'allow' | 'deny', name = 'default'): 
     metadata: { name },
     spec: { default: value },
   }
+}
+
+/** The conditions of a policy whose agent has looked at this generation last. */
+export function judgedAt(observedGeneration: number): Condition[] {
+  const valid = { type: 'Valid', status: 'True', reason: 'PolicyInForce', message: '' } as const
+  return [{ ...valid, observedGeneration, lastTransitionTime: '2026-01-01T00:00:00Z' }]
 }

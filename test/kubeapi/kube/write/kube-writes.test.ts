@@ -395,6 +395,31 @@ t.test('an event that is refused says so in plain words', async (t) => {
   t.equal(line?.fields['why'], 'report on Cluster milano: the API server says: no (403)')
 })
 
+t.test('a field of a status that the schema lacked is sent again later: the schema may have come', async (t) => {
+  const server = await fakeApiServer(t)
+  const clock = new FakeClock()
+  const { api } = await openFake(t, server, { clock })
+  await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
+  await api.apply(serviceImport('web'))
+  const message =
+    'failed to create typed patch object (shop/web; x/v1, Kind=X): .status.clusters: field not declared in schema'
+  let refused = 0
+  server.fault = ({ method }) => {
+    if (method !== 'PATCH' || refused > 0) return undefined
+    refused += 1
+    return { status: 500, body: { kind: 'Status', status: 'Failure', message, code: 500 } }
+  }
+  const object = { ...serviceImport('web'), status: { conditions: [], clusters: [{ cluster: 'oslo' }] } }
+  await api.applyStatus(object)
+  const before = patches(server)
+  await api.applyStatus(object)
+  t.equal(patches(server), before, 'not at once')
+  await clock.advance(300_000)
+  await api.applyStatus(object)
+  t.match(stored(server)?.['status'], { clusters: [{ cluster: 'oslo' }] })
+  t.equal(patches(server), before + 1)
+})
+
 t.test('a field that the schema of an earlier release lacks is left out', async (t) => {
   const server = await fakeApiServer(t)
   const api = await synced(t, server)
