@@ -90,7 +90,7 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Tables of family ip6. */
   readonly nft6: Nft
   readonly sysctl: Sysctl
-  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  /** Absent: pods are open while nft tables are missing, unless failClosed is true. */
   readonly forwardPolicies?: ForwardPolicies
   /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing

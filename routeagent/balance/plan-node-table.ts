@@ -166,7 +166,7 @@ export function nodeNftWorld(
     isOnlyGateway: otherGateways !== undefined && isOnlyGateway(world.self, world.node, world.endpoints),
     openPorts,
     exposure: world.exposure ?? 'pods',
-    marksAgain: world.failClosed !== true,
+    marksAgain: world.failClosed === undefined,
     sampled,
     ownPods: otherGateways === undefined ? undefined : elementTexts(aggregate([...networks, ...ranges])),
     origins: clusters.map(({ index, prefixes }) => originOf(index, elementTexts(ofFamily(prefixes, family)), family)),

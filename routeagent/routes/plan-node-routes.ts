@@ -95,7 +95,7 @@ export interface NodeRoutes {
   readonly rules: readonly Rule[]
   /** Rules that are in the kernel before the overlay device, and as long as it is. */
   readonly guard: readonly Rule[]
-  /** XFRM policies, if not all pods are exposed, without failClosed. Undefined if there would be too many. */
+  /** XFRM policies, if not all pods are exposed and failClosed is not stated. Undefined if there would be too many. */
   readonly policies: readonly ForwardPolicy[] | undefined
   /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
@@ -173,11 +173,12 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
 
 /**
  * As long as there is one policy, the kernel looks each packet up that this node forwards: 0.3 to 0.5 µs, whatever
- * their number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them.
+ * their number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them,
+ * and an operator who states false wants neither.
  */
 function forwardPolicies(world: NodeRouteWorld, context: RouteContext): readonly ForwardPolicy[] | undefined {
-  const { exposure = 'pods', failClosed = false } = world
-  if (exposure === 'pods' || failClosed) return []
+  const { exposure = 'pods', failClosed } = world
+  if (exposure === 'pods' || failClosed !== undefined) return []
   const overlay = context.laneDevices.length === 0 ? undefined : VXLAN_DEVICE
   return planForwardPolicies({
     remote: context.clusters.flatMap(({ prefixes }) => prefixes),

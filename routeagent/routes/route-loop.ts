@@ -53,7 +53,7 @@ export interface RouteLoopDeps {
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
   readonly checksumOffload?: ChecksumOffload | undefined
-  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  /** Absent: pods are open while nft tables are missing, unless failClosed is true. */
   readonly forwardPolicies?: ForwardPolicies | undefined
   /** Whether the table of the family is in the kernel. */
   readonly isGuarding: (family: Family) => boolean

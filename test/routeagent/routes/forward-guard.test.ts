@@ -25,6 +25,7 @@ t.test('the plan, by exposure and family', async (t) => {
   t.strictSame(lines({}), [], 'all pods may be called')
   t.strictSame(lines({ exposure: 'pods' }), [])
   t.strictSame(lines({ exposure: 'exports', failClosed: true }), [], 'routing rules drop the same')
+  t.strictSame(lines({ exposure: 'exports', failClosed: false }), [], 'an operator has stated that it stays open')
   const admitted = 'dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310'
   const refused = 'dir fwd action block priority 4294007311'
   const closed = [
