@@ -372,7 +372,8 @@ export function describeRoutes(plan: NodeRoutePlan): string {
     ...plan.nextHops.groups.map(formatGroup),
     ...plan.routes.map(formatRoute),
     ...plan.rules.map(formatRule),
-    ...(plan.policies ?? []).map(formatPolicy),
+    ...plan.policies.leftOut.map((why) => `# left out: XFRM policies: ${why}`),
+    ...plan.policies.policies.map(formatPolicy),
   ]
   return `${lines.join('\n')}\n`
 }

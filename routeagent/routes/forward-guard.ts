@@ -21,7 +21,7 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
-import { MAX_FORWARD_POLICIES } from './plan-forward-policies.ts'
+import type { ForwardPoliciesPlan } from './plan-forward-policies.ts'
 
 const DRIFT = 'forward-policy'
 
@@ -43,20 +43,20 @@ export class ForwardGuard {
   }
 
   /**
-   * Adds what is missing, and then removes the others. `wanted` is undefined if there would be too many. Failures are
-   * in the condition and in the log. Throws on abort.
+   * Adds what is missing, and then removes the others. What is left out and failures are in the condition and in the
+   * log. Throws on abort.
    */
-  async apply(wanted: readonly ForwardPolicy[] | undefined, signal: AbortSignal): Promise<void> {
+  async apply({ policies, leftOut }: ForwardPoliciesPlan, signal: AbortSignal): Promise<void> {
     const { logger, drift } = this.#init
     const round = new Round({ logger, drift })
-    const foreign = await this.#apply(wanted ?? [], round, signal)
+    const foreign = await this.#apply(policies, round, signal)
     signal.throwIfAborted()
     if (round.changes > 0) logger.info('XFRM policies changed', { commands: round.changes })
     const before = this.#known?.why
-    const why =
-      wanted === undefined
-        ? `the members' prefixes give more than ${MAX_FORWARD_POLICIES} XFRM policies`
-        : (round.failure?.message ?? (foreign === undefined ? undefined : `another program has the policy: ${foreign}`))
+    const taken = foreign === undefined ? [] : [`another program has the policy: ${foreign}`]
+    const failed = round.failure === undefined ? [] : [round.failure.message]
+    const all = [...leftOut, ...failed, ...taken]
+    const why = all.length === 0 ? undefined : all.join('; ')
     this.#known = { why }
     if (why !== undefined && why !== before)
       logger.warn('pods are open while nft tables are missing', { reason: 'ForwardPoliciesMissing', why })

@@ -9,7 +9,7 @@ import { parsePrefix } from '../../../model/values/ip.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { describeRoutes } from '../../../routeagent/main.ts'
 import { ForwardGuard, removeForwardPolicies } from '../../../routeagent/routes/forward-guard.ts'
-import { planForwardPolicies } from '../../../routeagent/routes/plan-forward-policies.ts'
+import { NO_FORWARD_POLICIES, planForwardPolicies } from '../../../routeagent/routes/plan-forward-policies.ts'
 import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
 import type { NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -50,16 +50,44 @@ t.test('the plan, by exposure and family', async (t) => {
 const prefixes = (...texts: string[]) => texts.map((text) => parsePrefix(text))
 const PODS = prefixes('10.42.0.0/16', 'fd42:1::/48')
 const planned = (remote: readonly string[], overlayIndex?: number) =>
-  planForwardPolicies({ remote: prefixes(...remote), pods: PODS, overlayIndex }) ?? []
+  planForwardPolicies({ remote: prefixes(...remote), pods: PODS, overlayIndex })
+const many = (count: number, length: number): string[] =>
+  Array.from({ length: count }, (_, i) => `${100 + (i >> 8)}.${i & 255}.0.0/${length}`)
 
 t.test('a gateway passes on what leaves by the overlay; contained prefixes and too many', async (t) => {
-  t.strictSame(planned(['244.1.0.0/16', '244.1.7.0/24'], 17).map(formatPolicy), [
+  t.strictSame(planned(['244.1.0.0/16', '244.1.7.0/24'], 17).policies.map(formatPolicy), [
     'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310',
     'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dev if17 dir fwd action allow priority 4294007310',
     'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311',
   ])
-  const many = Array.from({ length: 4097 }, (_, i) => `244.${i >> 8}.${i & 255}.0/24`)
-  t.equal(planForwardPolicies({ remote: prefixes(...many), pods: PODS, overlayIndex: undefined }), undefined)
+  t.strictSame(planned(many(4097, 16)), {
+    policies: [],
+    leftOut: ["the members' prefixes give more than 8192 XFRM policies"],
+  })
+})
+
+t.test('short prefixes, which the kernel compares one after the other: few, or none of the family', async (t) => {
+  // 14 bits: every fourth number of the second octet.
+  const short = (count: number): string[] =>
+    Array.from({ length: count }, (_, i) => `${100 + (i >> 6)}.${(i & 63) * 4}.0.0/14`)
+  const six = 'fd42:2::/48'
+  t.match(planned([...short(64), six]), { policies: { length: 2 * 65 }, leftOut: [] })
+  const { policies, leftOut } = planned([...short(65), '244.1.0.0/16', six])
+  t.strictSame(
+    policies.map(({ source }) => source),
+    [six, six],
+  )
+  t.strictSame(leftOut, [
+    'IPv4: 65 pairs of a member and pod CIDRs with a prefix shorter than /16: at most 64 get XFRM policies',
+  ])
+  const wide = (count: number) =>
+    planForwardPolicies({
+      remote: prefixes(...many(count, 16)),
+      pods: prefixes('10.128.0.0/14'),
+      overlayIndex: undefined,
+    })
+  t.equal(wide(64).policies.length, 128)
+  t.match(wide(65), { policies: { length: 0 }, leftOut: [/^IPv4: 65 pairs/] }, 'pods of a short prefix')
 })
 
 function stage() {
@@ -81,7 +109,9 @@ function stage() {
 t.test('after the table of the family, and as long as they are planned', async (t) => {
   const { policies, guarded, guard, signal, there, condition } = stage()
   const both = planned(['244.1.0.0/16', 'fd42:2::/48'])
-  const [four, six] = [/10\.42/, /fd42/].map((pods) => both.map(formatPolicy).filter((text) => pods.test(text)))
+  const [four, six] = [/10\.42/, /fd42/].map((pods) =>
+    both.policies.map(formatPolicy).filter((text) => pods.test(text)),
+  )
   await guard.apply(both, signal)
   t.strictSame(await there(), [], 'without tables')
   guarded.add(4)
@@ -101,7 +131,7 @@ t.test('after the table of the family, and as long as they are planned', async (
   await guard.apply(planned(['244.2.0.0/16']), signal)
   t.match(await there(), [/244\.2.*allow/, /244\.2.*block/], 'what is no longer planned goes')
   t.strictSame(condition(), [])
-  await guard.apply([], signal)
+  await guard.apply(NO_FORWARD_POLICIES, signal)
   t.strictSame(await there(), [])
 })
 
@@ -122,7 +152,7 @@ t.test(
     await guard.apply(planned(['244.1.0.0/16']), signal)
     t.match(condition(), [/another program has the policy: ip xfrm policy add src 244\.1/])
     policies.list = theirs
-    await guard.apply(undefined, signal)
+    await guard.apply(planned(many(4097, 16)), signal)
     t.match(condition(), [/more than 8192 XFRM policies/])
     await guard.apply(planned(['244.1.0.0/16']), signal)
     t.strictSame(condition(), [])
