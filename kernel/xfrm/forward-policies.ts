@@ -24,7 +24,7 @@ export interface ListedPolicy extends ForwardPolicy {
   readonly index: number
 }
 
-/** All methods throw KernelError, also if this kernel does not have XFRM. */
+/** All methods throw KernelError: EOPNOTSUPP if this kernel does not have XFRM. */
 export interface ForwardPolicies {
   /** The policies with our priorities, of both families. */
   list(signal?: AbortSignal): Promise<readonly ListedPolicy[]>

@@ -3,7 +3,7 @@
  * possible. A failure stops nothing else: the nft tables decide as long as they exist.
  */
 import { Round } from '../../kernel/apply/apply.ts'
-import { type Drift, isExists, isNotFound } from '../../kernel/kernel.ts'
+import { type Drift, isExists, isNotFound, isNotSupported } from '../../kernel/kernel.ts'
 import {
   type ForwardPolicies,
   type ForwardPolicy,
@@ -91,8 +91,13 @@ export class ForwardGuard {
         if (isExists(error)) foreign ??= text
         return isExists(error)
       }
-      // A packet that is admitted must never meet the second policy without the first one.
-      if (!(await round.change(DRIFT, text, () => policies.add(policy, signal), isForeign))) return foreign
+      // A packet that is admitted must never meet the second policy without the first one, so nothing more is added.
+      // What blocks and is not planned any more, such as for a range that another cluster has now, still goes.
+      if (!(await round.change(DRIFT, text, () => policies.add(policy, signal), isForeign))) {
+        const blocking = others.filter(({ action }) => action === 'block')
+        await removePolicies(policies, blocking, round, signal)
+        return foreign
+      }
     }
     drift.settle(DRIFT, [...[...present.keys()].filter((text) => planned.has(text)), ...missing.map(formatPolicy)])
     await removePolicies(policies, others, round, signal)
@@ -100,30 +105,44 @@ export class ForwardGuard {
   }
 }
 
-/** Removes all policies of ours. A kernel without XFRM has none. Failures are in the round. */
+/**
+ * Removes all policies of ours. A kernel without XFRM has none. Failures are in the round. Returns whether one may be
+ * left: it drops everything from other clusters once the tables are gone.
+ */
 export async function removeForwardPolicies(
   policies: ForwardPolicies,
   round: Round,
   signal: AbortSignal,
-): Promise<void> {
-  let listed
-  try {
-    listed = await policies.list(signal)
-  } catch {
-    signal.throwIfAborted()
-    return
-  }
-  await removePolicies(policies, listed, round, signal)
+): Promise<boolean> {
+  const listed = await round.attempt(() => listOrNone(policies, signal))
+  if (listed === undefined) return true
+  return !(await removePolicies(policies, listed.value, round, signal))
 }
 
-/** What blocks goes first, so that no admitted packet is dropped in between. */
+async function listOrNone(policies: ForwardPolicies, signal: AbortSignal): Promise<readonly ListedPolicy[]> {
+  try {
+    return await policies.list(signal)
+  } catch (error) {
+    if (isNotSupported(error)) return []
+    throw error
+  }
+}
+
+/** What blocks goes first, so that no admitted packet is dropped in between. Returns whether all have gone. */
 async function removePolicies(
   policies: ForwardPolicies,
   removed: readonly ListedPolicy[],
   round: Round,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const sorted = [...removed].sort((a, b) => Number(a.action === 'allow') - Number(b.action === 'allow'))
-  for (const policy of sorted)
-    await round.change(DRIFT, formatPolicyDeletion(policy), () => policies.remove(policy, signal), isNotFound)
+  let gone = true
+  for (const policy of sorted) {
+    // What admits stays as long as something blocks.
+    if (!gone && policy.action === 'allow') break
+    const text = formatPolicyDeletion(policy)
+    const done = await round.change(DRIFT, text, () => policies.remove(policy, signal), isNotFound)
+    gone &&= done
+  }
+  return gone
 }

@@ -90,6 +90,8 @@ t.test('short prefixes, which the kernel compares one after the other: few, or n
   t.match(wide(65), { policies: { length: 0 }, leftOut: [/^IPv4: 65 pairs/] }, 'pods of a short prefix')
 })
 
+const NO_XFRM = new KernelError('EOPNOTSUPP', 'open a netlink socket', 'protocol not supported')
+
 function stage() {
   const policies = new FakeForwardPolicies()
   const logger = new CapturingLogger()
@@ -140,10 +142,10 @@ t.test(
   async (t: Test) => {
     const { policies, logger, guarded, guard, signal, condition } = stage()
     guarded.add(4)
-    policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
+    policies.failure = NO_XFRM
     await guard.apply(planned(['244.1.0.0/16']), signal)
     await guard.apply(planned(['244.1.0.0/16']), signal)
-    t.match(condition(), [/^ForwardPoliciesMissing: open a netlink socket: Protocol not supported/])
+    t.match(condition(), [/^ForwardPoliciesMissing: open a netlink socket: protocol not supported/])
     t.equal(logger.lines.filter(({ fields }) => fields['reason'] === 'ForwardPoliciesMissing').length, 1, 'logged once')
     policies.failure = undefined
     await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'allow', mark: 0x2000 })
@@ -166,7 +168,24 @@ t.test('leaving: all of ours, and no failure where there is no XFRM', async (t) 
   const round = new Round({ logger })
   await removeForwardPolicies(policies, round, signal)
   t.strictSame(await there(), [])
-  policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
-  await removeForwardPolicies(policies, round, signal)
+  policies.failure = NO_XFRM
+  t.equal(await removeForwardPolicies(policies, round, signal), false)
   t.equal(round.failures, 0)
+  policies.failure = new KernelError('EINTR', 'ip xfrm policy list dir fwd', 'the list changed')
+  t.equal(await removeForwardPolicies(policies, round, signal), true, 'some may be left')
+  t.equal(round.failures, 1)
+})
+
+t.test('a policy that cannot be added: nothing more is added, and what blocks too much still goes', async (t) => {
+  const { policies, guarded, guard, signal, there, condition } = stage()
+  guarded.add(4)
+  await guard.apply(planned(['244.1.0.0/16']), signal)
+  const add = policies.add.bind(policies)
+  policies.add = () => Promise.reject(new KernelError('UNKNOWN', 'ip xfrm policy add', 'no memory'))
+  await guard.apply(planned(['244.2.0.0/16']), signal)
+  t.match(await there(), [/244\.1.* allow/], 'only what admits')
+  t.match(condition(), [/no memory/])
+  policies.add = add
+  await guard.apply(planned(['244.2.0.0/16']), signal)
+  t.match(await there(), [/244\.2.* allow/, /244\.2.* block/])
 })
