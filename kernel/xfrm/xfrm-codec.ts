@@ -13,12 +13,14 @@ import {
   readU32,
   u16,
   u32,
+  u64,
 } from '../route/route.ts'
-import { type ForwardPolicy, type ListedPolicy, priorityOf } from './forward-policies.ts'
+import { type ForwardPolicy, type ListedPolicy, lifetimeSeconds, priorityOf } from './forward-policies.ts'
 
 export const NEW_POLICY = 0x13
 export const DELETE_POLICY = 0x14
 export const GET_POLICY = 0x15
+export const UPDATE_POLICY = 0x19
 
 // struct xfrm_selector: daddr, saddr, four ports, family, prefix lengths, protocol, ifindex, user.
 const SELECTOR_BYTES = 56
@@ -44,6 +46,8 @@ const DIRECTION_FORWARD = 2
 const [ALLOW, BLOCK] = [0, 1] as const
 /** The first four limits count bytes and packets; all bits mean none. The other ones are times; 0 means none. */
 const COUNTED_BYTES = 32
+/** struct xfrm_lifetime_cfg: hard_add_expires_seconds. The times are those since adding, then since use; soft, then hard. */
+const HARD_ADD_AT = 40
 
 /** The body of a request for all policies. */
 export function encodeList(): Uint8Array[] {
@@ -52,6 +56,7 @@ export function encodeList(): Uint8Array[] {
 
 export function encodeNew(policy: ForwardPolicy): Uint8Array[] {
   const limits = Buffer.alloc(LIMITS_BYTES).fill(0xff, 0, COUNTED_BYTES)
+  limits.set(u64(lifetimeSeconds(policy)), HARD_ADD_AT)
   const end = Buffer.alloc(INFO_BYTES - DIRECTION_AT)
   end[0] = DIRECTION_FORWARD
   end[1] = policy.action === 'allow' ? ALLOW : BLOCK

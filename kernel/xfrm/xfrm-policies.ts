@@ -7,11 +7,13 @@ import {
   checkPolicy,
   formatPolicy,
   formatPolicyDeletion,
+  formatPolicyUpdate,
 } from './forward-policies.ts'
 import {
   DELETE_POLICY,
   GET_POLICY,
   NEW_POLICY,
+  UPDATE_POLICY,
   decodePolicy,
   encodeDelete,
   encodeList,
@@ -38,6 +40,12 @@ export class XfrmPolicies implements ForwardPolicies {
     checkPolicy(policy)
     const operation = formatPolicy(policy)
     await this.#open().request({ type: NEW_POLICY, body: encodeNew(policy), operation, signal })
+  }
+
+  async refresh(policy: ForwardPolicy, signal?: AbortSignal): Promise<void> {
+    checkPolicy(policy)
+    const operation = formatPolicyUpdate(policy)
+    await this.#open().request({ type: UPDATE_POLICY, body: encodeNew(policy), operation, signal })
   }
 
   async remove(policy: ListedPolicy, signal?: AbortSignal): Promise<void> {

@@ -5,6 +5,7 @@
 import { Round } from '../../kernel/apply/apply.ts'
 import { type Drift, isExists, isNotFound, isNotSupported } from '../../kernel/kernel.ts'
 import {
+  BLOCK_SECONDS,
   type ForwardPolicies,
   type ForwardPolicy,
   type ListedPolicy,
@@ -20,15 +21,19 @@ import {
   fitText,
   setCondition,
 } from '../../model/model.ts'
+import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { ForwardPoliciesPlan } from './plan-forward-policies.ts'
 
 const DRIFT = 'forward-policy'
+/** How often policies get their whole lifetime again. Two thirds of it are left for failures. */
+const REFRESH_MS = (BLOCK_SECONDS * 1000) / 3
 
 export interface ForwardGuardInit {
   readonly policies: ForwardPolicies
   readonly logger: Logger
   readonly drift: Drift
+  readonly clock: Pick<Clock, 'monotonic'>
   /** Whether the table of the family is in the kernel: without it, no packet has the mark. */
   readonly isGuarding: (family: Family) => boolean
 }
@@ -37,6 +42,8 @@ export class ForwardGuard {
   readonly #init: ForwardGuardInit
   /** Undefined until the first run. The condition of an earlier process stays until then. */
   #known: { readonly why: string | undefined } | undefined
+  /** When all policies were last refreshed, monotonic. Undefined: when those of an earlier process end is not known. */
+  #refreshedMs: number | undefined
 
   constructor(init: ForwardGuardInit) {
     this.#init = init
@@ -82,6 +89,8 @@ export class ForwardGuard {
     const planned = new Set(wanted.map(formatPolicy))
     const missing = wanted.filter((policy) => !present.has(formatPolicy(policy)) && isGuarding(policyFamily(policy)))
     const others = listed.value.filter((policy) => !planned.has(formatPolicy(policy)))
+    const kept = wanted.filter((policy) => present.has(formatPolicy(policy)))
+    await this.#refresh(kept, round, signal)
     drift.repaired(DRIFT, 'Missing', drift.had(DRIFT, missing.map(formatPolicy)))
     drift.repaired(DRIFT, 'Foreign', drift.neverHad(DRIFT, others.map(formatPolicy)))
     let foreign: string | undefined
@@ -102,6 +111,16 @@ export class ForwardGuard {
     drift.settle(DRIFT, [...[...present.keys()].filter((text) => planned.has(text)), ...missing.map(formatPolicy)])
     await removePolicies(policies, others, round, signal)
     return foreign
+  }
+
+  /** As in a plan, what is admitted comes first: it must not end before what blocks. */
+  async #refresh(present: readonly ForwardPolicy[], round: Round, signal: AbortSignal): Promise<void> {
+    const { policies, clock } = this.#init
+    const nowMs = clock.monotonic()
+    if (this.#refreshedMs !== undefined && nowMs < this.#refreshedMs + REFRESH_MS) return
+    for (const policy of present)
+      if ((await round.attempt(() => policies.refresh(policy, signal))) === undefined) return
+    this.#refreshedMs = nowMs
   }
 }
 

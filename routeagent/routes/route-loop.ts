@@ -106,14 +106,14 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
-    const { checksumOffload: offload, forwardPolicies: policies, logger, isGuarding } = deps
+    const { checksumOffload: offload, forwardPolicies: policies, clock, logger, isGuarding } = deps
     this.#offload =
       offload === undefined
         ? undefined
         : new OverlayOffload({ offload, logger, setting: config.overlayOffload ?? 'auto' })
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#forwardGuard =
-      policies === undefined ? undefined : new ForwardGuard({ policies, logger, isGuarding, drift: this.#drift })
+      policies === undefined ? undefined : new ForwardGuard({ policies, clock, logger, isGuarding, drift: this.#drift })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
 

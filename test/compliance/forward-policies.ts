@@ -27,7 +27,11 @@ export function forwardPoliciesCompliance(t: Test, make: () => ForwardPolicies):
     t.strictSame(await listed(), all.map(formatPolicy).sort())
     for (const policy of all) await t.rejects(policies.add(policy), { code: 'EEXIST' }, formatPolicy(policy))
 
+    const before = await policies.list()
+    for (const policy of all) await policies.refresh(policy)
     const found = await policies.list()
+    const numbers = (of: typeof found): number[] => of.map(({ index }) => index).sort((a, b) => a - b)
+    t.strictSame(numbers(found), numbers(before), 'a refreshed policy keeps its number')
     const first = found.find(({ mark }) => mark !== undefined)
     if (first === undefined) throw new Error('no policy with a mark')
     await policies.remove(first)
