@@ -1,9 +1,11 @@
-/** XFRM policies in memory, of ours only. */
+/** XFRM policies in memory. */
 import { KernelError } from '../kernel.ts'
 import {
+  type EarlierPolicy,
   type ForwardPolicies,
   type ForwardPolicy,
   type ListedPolicy,
+  type PolicyListing,
   checkPolicy,
   formatPolicy,
   formatPolicyDeletion,
@@ -15,11 +17,13 @@ export class FakeForwardPolicies implements ForwardPolicies {
   #lastIndex = 2
   /** The refreshed policies, as commands. */
   readonly refreshed: string[] = []
+  /** Policies of other software. */
+  earlier: readonly EarlierPolicy[] = []
   /** If set, all calls throw this error. */
   failure: KernelError | undefined
 
-  list(): Promise<readonly ListedPolicy[]> {
-    return this.#act(() => [...this.#policies.values()])
+  list(): Promise<PolicyListing> {
+    return this.#act(() => ({ ours: [...this.#policies.values()], earlier: this.earlier }))
   }
 
   add(policy: ForwardPolicy): Promise<void> {

@@ -25,10 +25,21 @@ export interface ListedPolicy extends ForwardPolicy {
   readonly index: number
 }
 
+/** A policy of other software that the kernel prefers to ours, whatever its action. */
+export interface EarlierPolicy extends Pick<ForwardPolicy, 'source' | 'destination'> {
+  readonly priority: number
+}
+
+export interface PolicyListing {
+  /** Those with our priorities, of both families. */
+  readonly ours: readonly ListedPolicy[]
+  /** Those for packets with any mark and of any XFRM device. They may be for one protocol alone. */
+  readonly earlier: readonly EarlierPolicy[]
+}
+
 /** All methods throw KernelError: EOPNOTSUPP if this kernel does not have XFRM. */
 export interface ForwardPolicies {
-  /** The policies with our priorities, of both families. */
-  list(signal?: AbortSignal): Promise<readonly ListedPolicy[]>
+  list(signal?: AbortSignal): Promise<PolicyListing>
   /** Throws EEXIST if there is one with the same prefixes and mark, whatever its priority and its owner. */
   add(policy: ForwardPolicy, signal?: AbortSignal): Promise<void>
   /** The policy gets its whole lifetime again, and keeps its number. Adds it if there is none. */

@@ -15,7 +15,13 @@ import {
   u32,
   u64,
 } from '../route/route.ts'
-import { type ForwardPolicy, type ListedPolicy, lifetimeSeconds, priorityOf } from './forward-policies.ts'
+import {
+  type EarlierPolicy,
+  type ForwardPolicy,
+  type ListedPolicy,
+  lifetimeSeconds,
+  priorityOf,
+} from './forward-policies.ts'
 
 export const NEW_POLICY = 0x13
 export const DELETE_POLICY = 0x14
@@ -85,15 +91,26 @@ export function decodePolicy(data: Buffer): ListedPolicy | undefined {
   return { ...prefixes, action: allows ? 'allow' : 'block', ...(mask === 0 ? {} : { mark: mask }), index } as const
 }
 
+/** Undefined if the kernel prefers ours, or if it does not concern all marks and XFRM devices. */
+export function decodeEarlier(data: Buffer): EarlierPolicy | undefined {
+  if (data.length < INFO_BYTES || data[DIRECTION_AT] !== DIRECTION_FORWARD) return undefined
+  const priority = readU32(data, PRIORITY_AT)
+  const found = attributes(data, INFO_BYTES)
+  const mask = found.get(XFRMA_MARK)?.subarray(4, 8) ?? []
+  if (priority >= XFRM_PRIORITY_ADMITTED || !isOfAllDevices(found) || mask.some((byte) => byte !== 0)) return undefined
+  const prefixes = decodePrefixes(data)
+  return prefixes === undefined ? undefined : { ...prefixes, priority }
+}
+
 /** Not for IPsec, not of an XFRM device, and of the main kind. */
 function isPlain(found: ReadonlyMap<number, Buffer>): boolean {
-  const isZero = (type: number): boolean => found.get(type)?.every((byte) => byte === 0) !== false
-  return (
-    !found.has(XFRMA_TMPL) &&
-    !found.has(XFRMA_SEC_CTX) &&
-    isZero(XFRMA_IF_ID) &&
-    (found.get(XFRMA_POLICY_TYPE)?.[0] ?? 0) === 0
-  )
+  return !found.has(XFRMA_TMPL) && !found.has(XFRMA_SEC_CTX) && isOfAllDevices(found)
+}
+
+/** Not of one XFRM device, and of the main kind. */
+function isOfAllDevices(found: ReadonlyMap<number, Buffer>): boolean {
+  const device = found.get(XFRMA_IF_ID) ?? []
+  return device.every((byte) => byte === 0) && (found.get(XFRMA_POLICY_TYPE)?.[0] ?? 0) === 0
 }
 
 function selector({ source, destination, outputIndex = 0 }: ForwardPolicy): Buffer {
@@ -114,6 +131,12 @@ function decodeSelector(data: Buffer): Pick<ForwardPolicy, 'source' | 'destinati
   const isUnset = (from: number, to: number): boolean => data.subarray(from, to).every((byte) => byte === 0)
   if (!isUnset(PORTS_AT, FAMILY_AT) || data[PROTOCOL_AT] !== 0) return undefined
   if (readU32(data, USER_AT) !== 0) return undefined
+  const prefixes = decodePrefixes(data)
+  const outputIndex = readU32(data, DEVICE_AT)
+  return prefixes === undefined ? undefined : { ...prefixes, ...(outputIndex === 0 ? {} : { outputIndex }) }
+}
+
+function decodePrefixes(data: Buffer): Pick<ForwardPolicy, 'source' | 'destination'> | undefined {
   const kind = readU16(data, FAMILY_AT)
   if (kind !== AF_INET && kind !== AF_INET6) return undefined
   const family: Family = kind === AF_INET ? 4 : 6
@@ -124,9 +147,7 @@ function decodeSelector(data: Buffer): Pick<ForwardPolicy, 'source' | 'destinati
   }
   const destination = prefix(0, data[LENGTHS_AT] ?? 0)
   const source = prefix(SOURCE_AT, data[LENGTHS_AT + 1] ?? 0)
-  if (source === undefined || destination === undefined) return undefined
-  const outputIndex = readU32(data, DEVICE_AT)
-  return { source, destination, ...(outputIndex === 0 ? {} : { outputIndex }) }
+  return source === undefined || destination === undefined ? undefined : { source, destination }
 }
 
 /** xfrm_address_t has room for IPv6. */

@@ -4,6 +4,7 @@ import {
   type ForwardPolicies,
   type ForwardPolicy,
   type ListedPolicy,
+  type PolicyListing,
   checkPolicy,
   formatPolicy,
   formatPolicyDeletion,
@@ -14,6 +15,7 @@ import {
   GET_POLICY,
   NEW_POLICY,
   UPDATE_POLICY,
+  decodeEarlier,
   decodePolicy,
   encodeDelete,
   encodeList,
@@ -31,9 +33,13 @@ export class XfrmPolicies implements ForwardPolicies {
     this.#timeoutMs = timeoutMs
   }
 
-  async list(signal?: AbortSignal): Promise<readonly ListedPolicy[]> {
+  async list(signal?: AbortSignal): Promise<PolicyListing> {
     const messages = await this.#open().dump({ type: GET_POLICY, body: encodeList(), operation: LIST, signal })
-    return messages.flatMap(({ type, data }) => (type === NEW_POLICY ? (decodePolicy(data) ?? []) : []))
+    const bodies = messages.flatMap(({ type, data }) => (type === NEW_POLICY ? [data] : []))
+    return {
+      ours: bodies.flatMap((data) => decodePolicy(data) ?? []),
+      earlier: bodies.flatMap((data) => decodeEarlier(data) ?? []),
+    }
   }
 
   async add(policy: ForwardPolicy, signal?: AbortSignal): Promise<void> {

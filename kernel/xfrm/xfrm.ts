@@ -1,9 +1,11 @@
 /** XFRM policies of forwarded packets: they drop packets independently of nftables. */
 export {
   BLOCK_SECONDS,
+  type EarlierPolicy,
   type ForwardPolicies,
   type ForwardPolicy,
   type ListedPolicy,
+  type PolicyListing,
   checkPolicy,
   formatPolicy,
   formatPolicyDeletion,

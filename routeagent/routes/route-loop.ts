@@ -106,14 +106,16 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
-    const { checksumOffload: offload, forwardPolicies: policies, clock, logger, isGuarding } = deps
+    const { checksumOffload: offload, forwardPolicies: policies, clock, logger, sysctl, isGuarding } = deps
     this.#offload =
       offload === undefined
         ? undefined
         : new OverlayOffload({ offload, logger, setting: config.overlayOffload ?? 'auto' })
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#forwardGuard =
-      policies === undefined ? undefined : new ForwardGuard({ policies, clock, logger, isGuarding, drift: this.#drift })
+      policies === undefined
+        ? undefined
+        : new ForwardGuard({ policies, clock, logger, sysctl, isGuarding, drift: this.#drift })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
 

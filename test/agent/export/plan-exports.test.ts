@@ -3,6 +3,7 @@ import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { checkMemberRecord } from '../../../protocol/codec/records-codec.ts'
+import type { ConditionReason } from '../../../model/reasons/reasons.ts'
 import type { Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
@@ -39,7 +40,7 @@ function selecting(propertySelector: Selector): ServiceExport {
 }
 
 /** With the conditions Valid=True and this Ready. */
-function exportedBefore(namespace: string, ready: readonly [status: 'True' | 'False', reason: string]): ServiceExport {
+function exportedBefore(namespace: string, ready: readonly [status: 'True' | 'False', reason: ConditionReason]): ServiceExport {
   const condition = (type: string, [status, reason]: typeof ready) => ({
     ...{ type, status, reason, message: '', lastTransitionTime: '2026-11-28T09:00:00Z' },
   })

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { Round } from '../../../kernel/apply/round.ts'
 import { Drift } from '../../../kernel/drift.ts'
 import { KernelError } from '../../../kernel/errors.ts'
+import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeForwardPolicies } from '../../../kernel/fake/fake-forward-policies.ts'
 import { formatPolicy } from '../../../kernel/xfrm/forward-policies.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
@@ -92,18 +93,28 @@ t.test('short prefixes, which the kernel compares one after the other: few, or n
 
 const NO_XFRM = new KernelError('EOPNOTSUPP', 'open a netlink socket', 'protocol not supported')
 
+const DISABLED = 'net.ipv4.conf.all.disable_policy'
+
 function stage() {
   const policies = new FakeForwardPolicies()
   const logger = new CapturingLogger()
   const clock = new FakeClock()
+  const sysctl = new FakeSysctl({ [DISABLED]: '0' })
   const guarded = new Set<4 | 6>()
   const repairs = createMetrics('test').counter({ name: 'sealane_test_total', help: 'x', labels: ['what', 'reason'] })
   const drift = new Drift({ clock, logger, repairs })
-  const guard = new ForwardGuard({ policies, clock, logger, drift, isGuarding: (family) => guarded.has(family) })
+  const guard = new ForwardGuard({
+    policies,
+    clock,
+    logger,
+    drift,
+    sysctl,
+    isGuarding: (family) => guarded.has(family),
+  })
   const { signal } = new AbortController()
   return {
-    ...{ policies, clock, logger, guarded, guard, signal },
-    there: async () => (await policies.list()).map(formatPolicy),
+    ...{ policies, sysctl, clock, logger, guarded, guard, signal },
+    there: async () => (await policies.list()).ours.map(formatPolicy),
     condition: () => guard.conditions([], 0).map(({ reason, message }) => `${reason}: ${message}`),
   }
 }
@@ -125,7 +136,7 @@ t.test('after the table of the family, and as long as they are planned', async (
   guarded.clear()
   await guard.apply(both, signal)
   t.equal((await there()).length, 4, 'they stay without tables')
-  const [lost] = await policies.list()
+  const [lost] = (await policies.list()).ours
   if (lost !== undefined) await policies.remove(lost)
   guarded.add(4).add(6)
   await guard.apply(both, signal)
@@ -150,7 +161,7 @@ t.test(
     policies.failure = undefined
     await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'allow', mark: 0x2000 })
     const theirs = policies.list.bind(policies)
-    policies.list = () => Promise.resolve([])
+    policies.list = () => Promise.resolve({ ours: [], earlier: [] })
     await guard.apply(planned(['244.1.0.0/16']), signal)
     t.match(condition(), [/another program has the policy: ip xfrm policy add src 244\.1/])
     policies.list = theirs
@@ -160,6 +171,33 @@ t.test(
     t.strictSame(condition(), [])
   },
 )
+
+t.test('policies that have no effect are reported', async (t) => {
+  const { policies, sysctl, guarded, guard, signal, condition } = stage()
+  const plan = planned(['244.1.0.0/16', 'fd42:2::/48'])
+  guarded.add(4)
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), ['ForwardPoliciesMissing: IPv6: table sealane_node, which admits packets, is missing'])
+  guarded.add(6)
+  await guard.apply(plan, signal)
+  guarded.clear()
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), [], 'policies that exist work without tables')
+  const ipsec = { source: '0.0.0.0/0', destination: '10.42.7.0/24', priority: 2975 }
+  policies.earlier = [
+    { ...ipsec, destination: '10.9.0.0/16' },
+    { ...ipsec, source: 'fd42:2::/64', destination: 'fd99::/16' },
+  ]
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), [], 'of other packets')
+  policies.earlier = [...policies.earlier, ipsec]
+  sysctl.provide(DISABLED, '1')
+  await guard.apply(plan, signal)
+  const earlier = 'an XFRM policy of another program counts first: src 0.0.0.0/0 dst 10.42.7.0/24 priority 2975'
+  t.strictSame(condition(), [`ForwardPoliciesMissing: ${earlier}; ${DISABLED} is 1: the kernel looks at no policy`])
+  await guard.apply(NO_FORWARD_POLICIES, signal)
+  t.strictSame(condition(), [], 'none are wanted')
+})
 
 t.test('policies end an hour after the last process that knows them, what blocks first', async (t) => {
   const { policies, clock, guarded, guard, signal } = stage()
