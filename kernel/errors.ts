@@ -36,6 +36,11 @@ export function isNotFound(error: unknown): boolean {
   return error instanceof KernelError && ['ENOENT', 'ESRCH', 'ENODEV', 'EADDRNOTAVAIL'].includes(error.code)
 }
 
+/** True if this kernel lacks what was asked for. */
+export function isNotSupported(error: unknown): boolean {
+  return error instanceof KernelError && error.code === 'EOPNOTSUPP'
+}
+
 export function isExists(error: unknown): boolean {
   return error instanceof KernelError && error.code === 'EEXIST'
 }

@@ -90,7 +90,7 @@ export interface RouteAgentDeps extends ComponentDeps {
   /** Tables of family ip6. */
   readonly nft6: Nft
   readonly sysctl: Sysctl
-  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  /** Absent: pods are open while nft tables are missing, unless failClosed is true. */
   readonly forwardPolicies?: ForwardPolicies
   /** Absent: the overlay device does not hold back segments to join them. */
   readonly coalescing?: ReceiveCoalescing
@@ -303,7 +303,7 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
 
 /**
  * Removes everything that the loops may have created on this node, once, and last its RouteAgent object. Throws what
- * failed, after all other steps. If the overlay could not be removed, its tables stay.
+ * failed, after all other steps. If the overlay or XFRM policies could not be removed, the tables stay.
  */
 export async function cleanRouteAgentNode(
   deps: RouteAgentDeps,
@@ -311,7 +311,7 @@ export async function cleanRouteAgentNode(
   signal: AbortSignal,
 ): Promise<void> {
   const round = new Round(deps)
-  await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
+  const policiesGone = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
   const { bridgePorts } = deps
   if (bridgePorts !== undefined)
     await round.attempt(() => restoreHairpin({ ...deps, bridgePorts }, hairpinRecord(config)))
@@ -319,9 +319,9 @@ export async function cleanRouteAgentNode(
     await round.attempt(() => removeTable(nft, NFT_TABLE_FLOWS, signal))
     await round.attempt(() => sweepTraces(nft, signal))
   }
-  // The overlay always needs the tables that decide who may use it.
+  // The overlay always needs the tables that decide who may use it, and the policies those that set the mark.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
-  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6])
+  for (const nft of hasOverlay || !policiesGone ? [] : [deps.nft, deps.nft6])
     await round.attempt(() => removeTable(nft, NFT_TABLE_NODE, signal))
   round.finish()
   await deps.api.remove('RouteAgent', config.node, undefined, signal)
@@ -372,7 +372,8 @@ export function describeRoutes(plan: NodeRoutePlan): string {
     ...plan.nextHops.groups.map(formatGroup),
     ...plan.routes.map(formatRoute),
     ...plan.rules.map(formatRule),
-    ...(plan.policies ?? []).map(formatPolicy),
+    ...plan.policies.leftOut.map((why) => `# left out: XFRM policies: ${why}`),
+    ...plan.policies.policies.map(formatPolicy),
   ]
   return `${lines.join('\n')}\n`
 }

@@ -2,6 +2,7 @@
 import { keepsOpenConnections, offerProblem } from '../../model/access/access.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
+  CONDITION_READY,
   type ConditionFinding,
   type Endpoint,
   type EndpointSlice,
@@ -15,9 +16,13 @@ import {
   type ServiceExportBody,
   type ServiceKey,
   excludedNamespace,
+  findCondition,
+  guardedNamespace,
+  isConditionTrue,
   isDnsLabel,
   nameHash,
   serviceKey,
+  unexportedNamespace,
 } from '../../model/model.ts'
 import { MAX_SLICE_ADDRESSES, RECORD_FORMS, pairBytes } from '../../model/grammar/grammar.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
@@ -188,8 +193,8 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const policies = [offered, isClosed, open]
-    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...policies]
+    const others = [offered, isClosed, open, staysExported(object)]
+    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...others]
     const planned = memo.get(key, inputs, () =>
       planExport(world, memory, { object, service, own, offered, open }),
     ) as PlannedRecords
@@ -307,15 +312,28 @@ function validateExport(
   const selectors = clusterSelectorsProblem(object.spec?.clusterSelectors, exportType(service))
   if (selectors !== undefined) return finding('False', selectors.reason, selectors.message)
   const why = excludedNamespace(namespace, namespaces)
-  if (why !== undefined) {
-    const hint = 'allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it'
-    return finding('False', 'NamespaceNotAllowed', `${title} is not exported: namespace ${namespace} ${why}; ${hint}`)
-  }
+  const lists = 'allowedNamespaces of the site file, or --allow-namespace of sealane join'
+  const hint = `namespace ${namespace} ${why}; ${lists}, may name it`
+  // What is guarded but was exported before stays, as after the list of allowed namespaces was narrowed.
+  const stays = unexportedNamespace(namespace, namespaces) === undefined && staysExported(object)
+  if (why !== undefined && !stays) return finding('False', 'NamespaceNotAllowed', `${title} is not exported: ${hint}`)
   if (exposure === 'nothing') {
     // A broker of an earlier release would give a record that is offered to nobody to all members.
     return finding('False', 'ExposesNothing', `${title} is not exported: Membership self has spec.exposure "nothing"`)
   }
-  return finding('True', 'Valid', `${title} can be exported`)
+  const remark = why === undefined ? '' : `, because it was before: ${hint}`
+  return finding('True', 'Valid', `${title} can be exported${remark}`)
+}
+
+/**
+ * The namespace is guarded, and the export was valid before: the broker accepted it or has not answered. Before its
+ * answer, nothing says that it was refused, and a change of the export must not withdraw it.
+ */
+function staysExported({ metadata, status }: ServiceExport): boolean {
+  if (guardedNamespace(metadata.namespace ?? '') === undefined) return false
+  const ready = findCondition(status?.conditions, CONDITION_READY)
+  const isReady = ready?.status === 'True' || ready?.reason === 'Pending'
+  return isReady && isConditionTrue(status?.conditions, 'Valid')
 }
 
 const EXPORT = RECORD_FORMS.ServiceExport.fields

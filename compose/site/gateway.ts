@@ -74,7 +74,7 @@ async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> 
       stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
       openPorts: config.openHostPorts,
-      failClosed: config.failClosed,
+      failClosed: config.failClosed === true,
       heartbeatMs,
       ...(keyRotationDays === undefined ? {} : { keyMaxAgeMs: keyRotationDays * DAY_MS }),
       ...(linkSleepMinutes === undefined ? {} : { sleepAfterMs: linkSleepMinutes * MINUTE_MS }),

@@ -12,14 +12,14 @@ export function run(
   signal: AbortSignal,
 ): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
-  const { openHostPorts: openPorts, overlay, failClosed } = site
+  const { openHostPorts: openPorts, overlay } = site
   const version = sealaneVersion()
   const config = {
     node,
     version,
     stateDir,
     openPorts,
-    failClosed,
+    ...closing(site),
     overlayPort: overlay.port,
     overlayOffload: overlay.checksumOffload,
     // The CNI of a cluster owns the ports of its bridge.
@@ -32,7 +32,12 @@ export function run(
 }
 
 export function plan(_clock: Clock, { config, api, node }: SiteRun, signal: AbortSignal): Promise<string> {
-  const { openHostPorts: openPorts, overlay, failClosed } = config
-  const init = { node, openPorts, failClosed, overlayPort: overlay.port }
+  const { openHostPorts: openPorts, overlay } = config
+  const init = { node, openPorts, ...closing(config), overlayPort: overlay.port }
   return withKernel((kernel) => planRouteAgent({ ...kernel, api, machineNetwork: readMachineNetwork }, init, signal))
+}
+
+/** Not stated is not the same as false. */
+function closing({ failClosed }: SiteRun['config']): { readonly failClosed?: boolean } {
+  return failClosed === undefined ? {} : { failClosed }
 }

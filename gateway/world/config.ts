@@ -46,7 +46,7 @@ export interface GatewayConfig {
   readonly observedAddress?: string
   /** Ports of this node that pods of other clusters may call. */
   readonly openPorts: readonly OpenPort[]
-  /** Whether nothing comes out of a lane while this node has no access rules. Default: false. */
+  /** Whether routing drops what comes out of a lane while this node has no access rules. Default: false. */
   readonly failClosed?: boolean
   /** Interval between two probes over a link that carries traffic, or whose state is not known yet. */
   readonly probeIntervalMs: number

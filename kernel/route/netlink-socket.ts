@@ -204,9 +204,14 @@ function openSocket(operation: string, protocol: number = Protocol.ROUTE): Netli
     // 0 leaves the send buffer at its default.
     return createNetlink(protocol, { recvBufferSize: RECEIVE_BUFFER_BYTES, sendBufferSize: 0 })
   } catch (error) {
-    throw new KernelError('UNKNOWN', operation, error instanceof Error ? error.message : 'failed', { cause: error })
+    const named = error instanceof Error && 'code' in error ? String(error.code) : ''
+    const code = UNSUPPORTED.has(named) ? 'EOPNOTSUPP' : knownCode(named)
+    throw new KernelError(code, operation, messageOf(error), { cause: error })
   }
 }
+
+/** A kernel without the protocol, or without netlink. */
+const UNSUPPORTED: ReadonlySet<string> = new Set(['EPROTONOSUPPORT', 'EAFNOSUPPORT'])
 
 const KNOWN: ReadonlySet<string> = new Set<KernelErrorCode>([
   'EEXIST',
@@ -250,8 +255,11 @@ export function errnoError(operation: string, errno: number): KernelError {
   }
   if (name === 'ENOTSUP') name = 'EOPNOTSUPP'
   if (name === 'EACCES') name = 'EPERM'
-  const code = KNOWN.has(name) ? (name as KernelErrorCode) : 'UNKNOWN'
-  return new KernelError(code, operation, MEANING[name] ?? name)
+  return new KernelError(knownCode(name), operation, MEANING[name] ?? name)
+}
+
+function knownCode(name: string): KernelErrorCode {
+  return KNOWN.has(name) ? (name as KernelErrorCode) : 'UNKNOWN'
 }
 
 function sendError(operation: string, error: unknown): KernelError {

@@ -84,6 +84,7 @@ export {
   u16,
   u16be,
   u32,
+  u64,
   u8,
 } from './rtnetlink-codec.ts'
 export { RtnetlinkNextHops } from './rtnetlink-next-hops.ts'

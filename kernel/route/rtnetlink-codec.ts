@@ -68,6 +68,11 @@ export function u32(value: number): Buffer {
   return bytes
 }
 
+/** Of a number below 2^32. */
+export function u64(value: number): Buffer {
+  return Buffer.concat(LITTLE ? [u32(value), u32(0)] : [u32(0), u32(value)])
+}
+
 export function u16(value: number): Buffer {
   const bytes = Buffer.alloc(2)
   if (LITTLE) bytes.writeUInt16LE(value)

@@ -13,12 +13,20 @@ import {
   readU32,
   u16,
   u32,
+  u64,
 } from '../route/route.ts'
-import { type ForwardPolicy, type ListedPolicy, priorityOf } from './forward-policies.ts'
+import {
+  type EarlierPolicy,
+  type ForwardPolicy,
+  type ListedPolicy,
+  lifetimeSeconds,
+  priorityOf,
+} from './forward-policies.ts'
 
 export const NEW_POLICY = 0x13
 export const DELETE_POLICY = 0x14
 export const GET_POLICY = 0x15
+export const UPDATE_POLICY = 0x19
 
 // struct xfrm_selector: daddr, saddr, four ports, family, prefix lengths, protocol, ifindex, user.
 const SELECTOR_BYTES = 56
@@ -44,6 +52,8 @@ const DIRECTION_FORWARD = 2
 const [ALLOW, BLOCK] = [0, 1] as const
 /** The first four limits count bytes and packets; all bits mean none. The other ones are times; 0 means none. */
 const COUNTED_BYTES = 32
+/** struct xfrm_lifetime_cfg: hard_add_expires_seconds. The times are those since adding, then since use; soft, then hard. */
+const HARD_ADD_AT = 40
 
 /** The body of a request for all policies. */
 export function encodeList(): Uint8Array[] {
@@ -52,6 +62,7 @@ export function encodeList(): Uint8Array[] {
 
 export function encodeNew(policy: ForwardPolicy): Uint8Array[] {
   const limits = Buffer.alloc(LIMITS_BYTES).fill(0xff, 0, COUNTED_BYTES)
+  limits.set(u64(lifetimeSeconds(policy)), HARD_ADD_AT)
   const end = Buffer.alloc(INFO_BYTES - DIRECTION_AT)
   end[0] = DIRECTION_FORWARD
   end[1] = policy.action === 'allow' ? ALLOW : BLOCK
@@ -80,15 +91,26 @@ export function decodePolicy(data: Buffer): ListedPolicy | undefined {
   return { ...prefixes, action: allows ? 'allow' : 'block', ...(mask === 0 ? {} : { mark: mask }), index } as const
 }
 
+/** Undefined if the kernel prefers ours, or if it does not concern all marks and XFRM devices. */
+export function decodeEarlier(data: Buffer): EarlierPolicy | undefined {
+  if (data.length < INFO_BYTES || data[DIRECTION_AT] !== DIRECTION_FORWARD) return undefined
+  const priority = readU32(data, PRIORITY_AT)
+  const found = attributes(data, INFO_BYTES)
+  const mask = found.get(XFRMA_MARK)?.subarray(4, 8) ?? []
+  if (priority >= XFRM_PRIORITY_ADMITTED || !isOfAllDevices(found) || mask.some((byte) => byte !== 0)) return undefined
+  const prefixes = decodePrefixes(data)
+  return prefixes === undefined ? undefined : { ...prefixes, priority }
+}
+
 /** Not for IPsec, not of an XFRM device, and of the main kind. */
 function isPlain(found: ReadonlyMap<number, Buffer>): boolean {
-  const isZero = (type: number): boolean => found.get(type)?.every((byte) => byte === 0) !== false
-  return (
-    !found.has(XFRMA_TMPL) &&
-    !found.has(XFRMA_SEC_CTX) &&
-    isZero(XFRMA_IF_ID) &&
-    (found.get(XFRMA_POLICY_TYPE)?.[0] ?? 0) === 0
-  )
+  return !found.has(XFRMA_TMPL) && !found.has(XFRMA_SEC_CTX) && isOfAllDevices(found)
+}
+
+/** Not of one XFRM device, and of the main kind. */
+function isOfAllDevices(found: ReadonlyMap<number, Buffer>): boolean {
+  const device = found.get(XFRMA_IF_ID) ?? []
+  return device.every((byte) => byte === 0) && (found.get(XFRMA_POLICY_TYPE)?.[0] ?? 0) === 0
 }
 
 function selector({ source, destination, outputIndex = 0 }: ForwardPolicy): Buffer {
@@ -109,6 +131,12 @@ function decodeSelector(data: Buffer): Pick<ForwardPolicy, 'source' | 'destinati
   const isUnset = (from: number, to: number): boolean => data.subarray(from, to).every((byte) => byte === 0)
   if (!isUnset(PORTS_AT, FAMILY_AT) || data[PROTOCOL_AT] !== 0) return undefined
   if (readU32(data, USER_AT) !== 0) return undefined
+  const prefixes = decodePrefixes(data)
+  const outputIndex = readU32(data, DEVICE_AT)
+  return prefixes === undefined ? undefined : { ...prefixes, ...(outputIndex === 0 ? {} : { outputIndex }) }
+}
+
+function decodePrefixes(data: Buffer): Pick<ForwardPolicy, 'source' | 'destination'> | undefined {
   const kind = readU16(data, FAMILY_AT)
   if (kind !== AF_INET && kind !== AF_INET6) return undefined
   const family: Family = kind === AF_INET ? 4 : 6
@@ -119,9 +147,7 @@ function decodeSelector(data: Buffer): Pick<ForwardPolicy, 'source' | 'destinati
   }
   const destination = prefix(0, data[LENGTHS_AT] ?? 0)
   const source = prefix(SOURCE_AT, data[LENGTHS_AT + 1] ?? 0)
-  if (source === undefined || destination === undefined) return undefined
-  const outputIndex = readU32(data, DEVICE_AT)
-  return { source, destination, ...(outputIndex === 0 ? {} : { outputIndex }) }
+  return source === undefined || destination === undefined ? undefined : { source, destination }
 }
 
 /** xfrm_address_t has room for IPv6. */

@@ -4,14 +4,18 @@ import {
   type ForwardPolicies,
   type ForwardPolicy,
   type ListedPolicy,
+  type PolicyListing,
   checkPolicy,
   formatPolicy,
   formatPolicyDeletion,
+  formatPolicyUpdate,
 } from './forward-policies.ts'
 import {
   DELETE_POLICY,
   GET_POLICY,
   NEW_POLICY,
+  UPDATE_POLICY,
+  decodeEarlier,
   decodePolicy,
   encodeDelete,
   encodeList,
@@ -29,15 +33,25 @@ export class XfrmPolicies implements ForwardPolicies {
     this.#timeoutMs = timeoutMs
   }
 
-  async list(signal?: AbortSignal): Promise<readonly ListedPolicy[]> {
+  async list(signal?: AbortSignal): Promise<PolicyListing> {
     const messages = await this.#open().dump({ type: GET_POLICY, body: encodeList(), operation: LIST, signal })
-    return messages.flatMap(({ type, data }) => (type === NEW_POLICY ? (decodePolicy(data) ?? []) : []))
+    const bodies = messages.flatMap(({ type, data }) => (type === NEW_POLICY ? [data] : []))
+    return {
+      ours: bodies.flatMap((data) => decodePolicy(data) ?? []),
+      earlier: bodies.flatMap((data) => decodeEarlier(data) ?? []),
+    }
   }
 
   async add(policy: ForwardPolicy, signal?: AbortSignal): Promise<void> {
     checkPolicy(policy)
     const operation = formatPolicy(policy)
     await this.#open().request({ type: NEW_POLICY, body: encodeNew(policy), operation, signal })
+  }
+
+  async refresh(policy: ForwardPolicy, signal?: AbortSignal): Promise<void> {
+    checkPolicy(policy)
+    const operation = formatPolicyUpdate(policy)
+    await this.#open().request({ type: UPDATE_POLICY, body: encodeNew(policy), operation, signal })
   }
 
   async remove(policy: ListedPolicy, signal?: AbortSignal): Promise<void> {

@@ -81,8 +81,11 @@ export interface SiteConfig {
   readonly excludedNamespaces: readonly string[]
   /** What other members may call. Undefined if the file does not say: all pods, as before there was a choice. */
   readonly exposure?: Exposure
-  /** Whether nodes drop what comes from other clusters while they have no access rules. */
-  readonly failClosed: boolean
+  /**
+   * Whether routing drops what comes from other clusters while nodes have no access rules. Undefined if the file does not
+   * say: then XFRM policies drop what is for pods. false: nothing does.
+   */
+  readonly failClosed?: boolean
   /** Absent on a site without Kubernetes, whose objects are files. */
   readonly kubernetes?: KubernetesAccess
   /** Gateways of a site without Kubernetes; in a Kubernetes cluster, Nodes have the label sealane.io/gateway. */
@@ -162,7 +165,7 @@ const siteSchema = z.strictObject(
         allowedNamespaces: list(dnsLabel(), '', MAX_LISTED_NAMESPACES).default([]),
         excludedNamespaces: list(dnsLabel(), '', MAX_LISTED_NAMESPACES).default([]),
         exposure: choice(EXPOSURES).optional(),
-        failClosed: z.boolean({ error: 'true or false' }).default(false),
+        failClosed: z.boolean({ error: 'true or false' }).optional(),
         gateways: list(
           z.strictObject(
             {
@@ -424,7 +427,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
     allowedNamespaces: spec.allowedNamespaces,
     excludedNamespaces: spec.excludedNamespaces,
     ...(spec.exposure === undefined ? {} : { exposure: spec.exposure }),
-    failClosed: spec.failClosed,
+    ...(spec.failClosed === undefined ? {} : { failClosed: spec.failClosed }),
     ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
     gateways: spec.gateways.map(({ node, lane, ...calls }) => ({
       node,

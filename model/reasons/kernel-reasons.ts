@@ -38,8 +38,8 @@ export const KERNEL_REASONS = {
   },
   ForwardPoliciesMissing: {
     means:
-      'This node has no XFRM policies, so its pods are open to other clusters while another program has removed the nft tables, for about a second.',
-    todo: 'Load the kernel module xfrm_user, or set `spec.failClosed` in the site file.',
+      'XFRM policies of this node are missing or have no effect, so its pods are open to other clusters while another program has removed the nft tables, for about a second.',
+    todo: 'The message says why. Load the kernel module xfrm_user, or set `spec.failClosed: true` in the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'log of the routeagent'],
   },
   'in-not-ours': {

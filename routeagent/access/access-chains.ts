@@ -8,7 +8,8 @@
  *   passed through, but not over the overlay ─► leaves-nodes (forward -200): no node decides after this one ─► by-state
  *     (only if there is no other gateway)
  *   own pod ─► access-out (prerouting -90): for another cluster? ─► admitted, for the reverse-path filter
- *   another cluster by other devices ─► access-out: not ours to decide ─► admitted, for the XFRM policies
+ *   another cluster ─► access-out: by other devices: not ours to decide ─► admitted, for the XFRM policies
+ *                      by a lane or the overlay: was admitted ─► admitted once more
  *   admitted: sets ADMITTED_MARK, without which the packet is not routed; forward and input clear it
  *
  * Every packet of the caller is looked up, also those of a connection that has begun, unless the policy keeps open
@@ -84,6 +85,11 @@ export interface AccessTable {
   readonly openPorts: readonly OpenPort[]
   /** CallsPlan.keepsOpen */
   readonly keepsOpen: boolean
+  /**
+   * XFRM policies look at the mark. Another program at the priority of access-in may restore the mark of a connection,
+   * which clears ours, and no packet from a lane would reach a pod then.
+   */
+  readonly marksAgain: boolean
   /** Name of the set of prefixes of other clusters. */
   readonly remote: string
   /** Samples of what is refused are logged to NFLOG_GROUP. */
@@ -112,9 +118,9 @@ export function accessGuard(table: AccessTable): NftStatement[] {
   const cleared = `meta mark set meta mark & ${hex(MARK_BITS - ADMITTED_MARK)}`
   const strange = strangeMatch(table, pods)
   const outgoing = isFiltered(table) ? `${ip} saddr ${pods} ${ip} daddr @${remote}` : undefined
-  const beside = isClosed(table)
-    ? `iifname != "${LANE_DEVICE_PREFIX}*" ${ip} daddr ${pods} ${ip} saddr @${remote}`
-    : undefined
+  const fromRemote = isClosed(table) ? `${ip} daddr ${pods} ${ip} saddr @${remote}` : undefined
+  const beside = fromRemote === undefined ? undefined : `iifname != "${LANE_DEVICE_PREFIX}*" ${fromRemote}`
+  const marked = table.marksAgain ? fromRemote : beside
   const foreign = [FROM_OTHERS, ...strange, ...(beside === undefined ? [] : [beside])]
   return [
     map(MAP_ACCESS, { kind: 'map', key: `${type} . inet_proto . inet_service`, value: 'verdict' }),
@@ -148,7 +154,7 @@ export function accessGuard(table: AccessTable): NftStatement[] {
           ],
       ACCESS,
     ),
-    ...(outgoing === undefined && beside === undefined
+    ...(outgoing === undefined && marked === undefined
       ? []
       : chain(
           'access-out',
@@ -156,7 +162,8 @@ export function accessGuard(table: AccessTable): NftStatement[] {
             ...(outgoing === undefined
               ? []
               : [`iifname "${VXLAN_DEVICE}" ${outgoing}`, `iifname != "${LANE_DEVICE_PREFIX}*" ${outgoing}`]),
-            ...(beside === undefined ? [] : [beside]),
+            // What access-in refused is not here any more.
+            ...(marked === undefined ? [] : [marked]),
           ].map((match) => `${match} goto admitted`),
           OUT,
         )),

@@ -335,7 +335,9 @@ export class BalancePlanner {
     }
     for (const port of after.keys()) {
       touched.add(port)
-      if (before?.has(port) !== true) this.#claim(port, key)
+      if (before?.has(port) === true) continue
+      this.#claim(port, key)
+      if (service !== undefined) this.#withdrawn.portCame(port, key, service)
     }
     if (after.size === 0) this.#plans.delete(key)
     else this.#plans.set(key, after)
@@ -343,7 +345,6 @@ export class BalancePlanner {
 
   #claim(port: string, key: ServiceKey): void {
     const others = this.#claims.get(port)
-    this.#withdrawn.portCame(port)
     this.#claims.set(port, others === undefined ? [key] : [...others, key].sort())
   }
 

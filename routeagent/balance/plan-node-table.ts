@@ -122,6 +122,8 @@ export interface NodeNftWorld {
   readonly openPorts: readonly OpenPort[]
   /** What other clusters may call. */
   readonly exposure: Exposure
+  /** AccessTable.marksAgain */
+  readonly marksAgain: boolean
   /** Samples of refused packets are logged. */
   readonly sampled: boolean
   /** Endpoints that refuse connections are logged to NFLOG_GROUPS_REFUSALS. */
@@ -164,6 +166,7 @@ export function nodeNftWorld(
     isOnlyGateway: otherGateways !== undefined && isOnlyGateway(world.self, world.node, world.endpoints),
     openPorts,
     exposure: world.exposure ?? 'pods',
+    marksAgain: world.failClosed === undefined,
     sampled,
     ownPods: otherGateways === undefined ? undefined : elementTexts(aggregate([...networks, ...ranges])),
     origins: clusters.map(({ index, prefixes }) => originOf(index, elementTexts(ofFamily(prefixes, family)), family)),

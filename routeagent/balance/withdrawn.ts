@@ -105,9 +105,16 @@ export class WithdrawnPorts {
     this.#imports.set(key, object)
   }
 
-  /** A service has this port. */
-  portCame(port: string): void {
-    for (const cluster of this.#clusters.keys()) this.#forget(cluster, port)
+  /**
+   * A service has this port. If it is the import of before that was replaced, it is still not exported by the clusters
+   * that it does not name.
+   */
+  portCame(port: string, key: ServiceKey, object: ServiceImport): void {
+    const has = exporters(object)
+    for (const [cluster, ports] of this.#clusters) {
+      const isStillGone = has?.has(cluster) === false && ports.get(port)?.service === key
+      if (!isStillGone) this.#forget(cluster, port)
+    }
   }
 
   /**

@@ -96,11 +96,14 @@ export async function applyNodeRoutes(
   await guard.removeOthers()
 }
 
-/** Removes everything that the loop of the routes may have created. What depends on the device is removed with it. */
-export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<void> {
+/**
+ * Removes everything that the loop of the routes may have created. What depends on the device is removed with it. Returns
+ * whether the XFRM policies have gone.
+ */
+export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<boolean> {
   const { routes, sysctl, forwardPolicies, forwardingMarker } = deps
   // Without the tables, which are removed later, these would drop everything.
-  if (forwardPolicies !== undefined) await removeForwardPolicies(forwardPolicies, round, signal)
+  const blocks = forwardPolicies !== undefined && (await removeForwardPolicies(forwardPolicies, round, signal))
   await applyRouting(routes, NO_ROUTING, scopeOf(deps), round, signal)
   const links = await round.attempt(() => routes.links(signal))
   let gone = links !== undefined
@@ -113,6 +116,7 @@ export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, sign
     const restored = await round.attempt(() => restoreForwarding(sysctl, forwardingMarker, name))
     if (restored?.value === true) round.note('sysctl', settingText(name, '0'))
   }
+  return !blocks
 }
 
 interface LinkAtHand {

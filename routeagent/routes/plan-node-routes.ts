@@ -60,8 +60,7 @@ import {
   ownLanes,
   rangesByFamily,
 } from '../world/world.ts'
-import type { ForwardPolicy } from '../../kernel/xfrm/xfrm.ts'
-import { planForwardPolicies } from './plan-forward-policies.ts'
+import { type ForwardPoliciesPlan, NO_FORWARD_POLICIES, planForwardPolicies } from './plan-forward-policies.ts'
 import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import {
   type GatewayNode,
@@ -95,8 +94,8 @@ export interface NodeRoutes {
   readonly rules: readonly Rule[]
   /** Rules that are in the kernel before the overlay device, and as long as it is. */
   readonly guard: readonly Rule[]
-  /** XFRM policies, if not all pods are exposed, without failClosed. Undefined if there would be too many. */
-  readonly policies: readonly ForwardPolicy[] | undefined
+  /** XFRM policies, if not all pods are exposed and failClosed is not stated. */
+  readonly policies: ForwardPoliciesPlan
   /** Nodes to probe over the overlay, and the source address. */
   readonly probed: { readonly address: string; readonly nodes: readonly ProbedNode[] }
   readonly sysctls: readonly SysctlSetting[]
@@ -172,12 +171,13 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
 }
 
 /**
- * As long as there is one policy, the kernel looks each packet up that this node forwards: 0.3 to 0.5 µs, whatever
- * their number. The routing rules of failClosed drop the same packets at no cost, so they need no policies beside them.
+ * As long as there is one policy, the kernel looks each packet up that this node forwards: an estimated 0.3 to 0.5 µs
+ * (not measured), and more for short prefixes (plan-forward-policies.ts). The routing rules of failClosed drop the same
+ * packets at no cost, so they need no policies beside them, and an operator who states false wants neither.
  */
-function forwardPolicies(world: NodeRouteWorld, context: RouteContext): readonly ForwardPolicy[] | undefined {
-  const { exposure = 'pods', failClosed = false } = world
-  if (exposure === 'pods' || failClosed) return []
+function forwardPolicies(world: NodeRouteWorld, context: RouteContext): ForwardPoliciesPlan {
+  const { exposure = 'pods', failClosed } = world
+  if (exposure === 'pods' || failClosed !== undefined) return NO_FORWARD_POLICIES
   const overlay = context.laneDevices.length === 0 ? undefined : VXLAN_DEVICE
   return planForwardPolicies({
     remote: context.clusters.flatMap(({ prefixes }) => prefixes),

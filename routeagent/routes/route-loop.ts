@@ -53,7 +53,7 @@ export interface RouteLoopDeps {
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
   readonly checksumOffload?: ChecksumOffload | undefined
-  /** Absent: pods are open while nft tables are missing, unless failClosed is set. */
+  /** Absent: pods are open while nft tables are missing, unless failClosed is true. */
   readonly forwardPolicies?: ForwardPolicies | undefined
   /** Whether the table of the family is in the kernel. */
   readonly isGuarding: (family: Family) => boolean
@@ -106,14 +106,16 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
-    const { checksumOffload: offload, forwardPolicies: policies, logger, isGuarding } = deps
+    const { checksumOffload: offload, forwardPolicies: policies, clock, logger, sysctl, isGuarding } = deps
     this.#offload =
       offload === undefined
         ? undefined
         : new OverlayOffload({ offload, logger, setting: config.overlayOffload ?? 'auto' })
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#forwardGuard =
-      policies === undefined ? undefined : new ForwardGuard({ policies, logger, isGuarding, drift: this.#drift })
+      policies === undefined
+        ? undefined
+        : new ForwardGuard({ policies, clock, logger, sysctl, isGuarding, drift: this.#drift })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_TIMING, (signal) => this.#round(signal))
   }
 

@@ -16,7 +16,10 @@ export interface RouteAgentConfig {
   readonly stateDir: string
   /** Ports of this node that pods of other clusters may call. Default: none. */
   readonly openPorts?: readonly OpenPort[]
-  /** Whether nothing of other clusters enters while this node has no access rules. Default: false. */
+  /**
+   * How this node stays closed while it has no access rules. Absent: XFRM policies drop what other clusters send to pods.
+   * true: rules of routing drop it, and what they send to this node. false: it is open.
+   */
   readonly failClosed?: boolean
   /** The UDP port of the overlay, the same on all nodes. Default: VXLAN_PORT. */
   readonly overlayPort?: number

@@ -140,7 +140,7 @@ export type WorldReading =
  */
 export function readWorld(
   caches: RouteAgentCaches,
-  { node, overlayPort = VXLAN_PORT, failClosed = false }: Pick<RouteAgentConfig, 'node' | 'overlayPort' | 'failClosed'>,
+  { node, overlayPort = VXLAN_PORT, failClosed }: Pick<RouteAgentConfig, 'node' | 'overlayPort' | 'failClosed'>,
 ): WorldReading {
   const { routeAgents, access: _access, traffic: _traffic, callers: _callers, ...others } = caches
   const unsynced = Object.entries(others).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
@@ -166,7 +166,7 @@ export function readWorld(
       globalRange: membership.spec.globalRange,
       clustersetIpRange: membership.spec.clustersetIpRange,
       exposure: exposureOf(membership),
-      failClosed,
+      ...(failClosed === undefined ? {} : { failClosed }),
       overlayPort,
     },
   }

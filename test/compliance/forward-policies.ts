@@ -20,14 +20,18 @@ const KINDS: readonly Omit<ForwardPolicy, 'source' | 'destination'>[] = [
 export function forwardPoliciesCompliance(t: Test, make: () => ForwardPolicies): void {
   t.test('policies', async (t) => {
     const policies = make()
-    const listed = async (): Promise<string[]> => (await policies.list()).map(formatPolicy).sort()
+    const listed = async (): Promise<string[]> => (await policies.list()).ours.map(formatPolicy).sort()
     t.strictSame(await listed(), [], 'none at first')
     const all = PAIRS.flatMap((pair) => KINDS.map((kind): ForwardPolicy => ({ ...pair, ...kind })))
     for (const policy of all) await policies.add(policy)
     t.strictSame(await listed(), all.map(formatPolicy).sort())
     for (const policy of all) await t.rejects(policies.add(policy), { code: 'EEXIST' }, formatPolicy(policy))
 
-    const found = await policies.list()
+    const before = (await policies.list()).ours
+    for (const policy of all) await policies.refresh(policy)
+    const found = (await policies.list()).ours
+    const numbers = (of: typeof found): number[] => of.map(({ index }) => index).sort((a, b) => a - b)
+    t.strictSame(numbers(found), numbers(before), 'a refreshed policy keeps its number')
     const first = found.find(({ mark }) => mark !== undefined)
     if (first === undefined) throw new Error('no policy with a mark')
     await policies.remove(first)

@@ -16,6 +16,9 @@ const THEIRS = [
   'src 244.5.0.0/16 dst 10.42.0.0/16 dir fwd action allow priority 4294007311',
   'src 244.6.0.0/16 dst 10.42.0.0/16 proto udp dport 500 dir fwd action block priority 4294007311',
   'src 244.7.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311 if_id 7',
+  'src 244.9.0.0/16 dst 10.42.0.0/16 proto tcp dport 80 dir fwd priority 3000',
+  'src 244.9.0.0/16 dst 10.42.0.0/16 dir fwd priority 3000 if_id 7',
+  'src 244.9.0.0/16 dst 10.42.0.0/16 dir fwd priority 3000 mark 0x1 mask 0xff',
   'src 244.8.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311 mark 0x1 mask 0xff',
 ]
 
@@ -27,11 +30,18 @@ inPrivateNetns(t, import.meta.url, () => {
   t.test('policies of other software', async (t) => {
     for (const one of THEIRS) sh(`xfrm policy add ${one}`)
     const before = sh('xfrm policy list')
-    t.strictSame(await policies.list(), [], 'none of them is ours')
+    const { ours, earlier } = await policies.list()
+    t.strictSame(ours, [], 'none of them is ours')
+    const counts = (source: string, priority: number) => ({ source, destination: '10.42.0.0/16', priority })
+    t.strictSame(
+      [...earlier].sort((a, b) => a.priority - b.priority),
+      [counts('244.3.0.0/16', 2975), counts('244.9.0.0/16', 3000)],
+      'those that count first, for all marks and XFRM devices',
+    )
     const same = { source: '244.4.0.0/16', destination: '10.42.0.0/16', action: 'block' } as const
     await t.rejects(policies.add(same), { code: 'EEXIST' }, 'with another priority')
     await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'block' })
-    const found = await policies.list()
+    const found = (await policies.list()).ours
     t.equal(found.length, 1)
     for (const one of found) await policies.remove(one)
     t.equal(sh('xfrm policy list'), before)
@@ -45,5 +55,10 @@ inPrivateNetns(t, import.meta.url, () => {
       .replaceAll(/ +/g, ' ')
       .trim()
     t.equal(text, 'src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd priority 4294007310 mark 0x2000/0x2000')
+    sh('xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311')
+    const ends = (): string[] => sh('-s xfrm policy list src 244.1.0.0/16').match(/(?<=expire add: ).*/g) ?? []
+    t.strictSame(ends().sort(), ['soft 0(sec), hard 0(sec)', 'soft 0(sec), hard 4200(sec)'])
+    await policies.refresh({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'block' })
+    t.strictSame(ends().sort(), ['soft 0(sec), hard 3600(sec)', 'soft 0(sec), hard 4200(sec)'])
   })
 })

@@ -1,6 +1,7 @@
 /** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are fakes. */
 import t from 'tap'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
+import { FakeForwardPolicies } from '../../kernel/fake/fake-forward-policies.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE, ROUTE_TABLE_PROBES, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { RouteAgent } from '../../model/objects.ts'
@@ -387,6 +388,23 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
   await run.ended
   t.equal(machine.kernel(), machine.before)
   t.match(machine.logger.messages('error').join(), 'leaving failed; retrying')
+})
+
+t.test('leaving: the table stays as long as XFRM policies may be left, which would block everything', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const policies = (machine.forwardPolicies = new FakeForwardPolicies())
+  const run = machine.start(t)
+  await machine.ready()
+  await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'block' })
+  policies.failure = new KernelError('EINTR', 'ip xfrm policy list dir fwd', 'the list changed')
+  machine.api.drop('Membership', 'self')
+  await eventually(() => machine.logger.messages('error').join().includes('leaving failed; retrying'))
+  t.match(machine.nft.toString(), 'sealane_node')
+  policies.failure = undefined
+  await run.ended
+  t.strictSame((await policies.list()).ours, [])
+  t.equal(machine.kernel(), machine.before)
 })
 
 t.test('a dry run changes nothing', async (t) => {

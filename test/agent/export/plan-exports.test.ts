@@ -3,6 +3,7 @@ import { planConditions } from '../../../agent/publish/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { checkMemberRecord } from '../../../protocol/codec/records-codec.ts'
+import type { ConditionReason } from '../../../model/reasons/reasons.ts'
 import type { Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
@@ -36,6 +37,15 @@ type Selector = NonNullable<
 
 function selecting(propertySelector: Selector): ServiceExport {
   return { ...serviceExport('shop', 'web'), spec: { clusterSelectors: [{ propertySelector }] } }
+}
+
+/** With the conditions Valid=True and this Ready. */
+function exportedBefore(namespace: string, ready: readonly [status: 'True' | 'False', reason: ConditionReason]): ServiceExport {
+  const condition = (type: string, [status, reason]: typeof ready) => ({
+    ...{ type, status, reason, message: '', lastTransitionTime: '2026-11-28T09:00:00Z' },
+  })
+  const conditions = [condition('Valid', ['True', 'Valid']), condition('Ready', ready)]
+  return { ...serviceExport(namespace, 'web'), status: { conditions } }
 }
 
 t.test('which exports are valid', async (t) => {
@@ -129,6 +139,24 @@ t.test('which exports are valid', async (t) => {
       'False NamespaceNotAllowed Service kube-system/web is not exported: namespace kube-system is a system namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
     ],
     [
+      'a guarded namespace whose export was accepted by a release that did not look at the list, or before it narrowed',
+      { exports: [exportedBefore('default', ['True', 'Exported'])], services: [service('default', 'web')] },
+      'True Valid Service default/web can be exported, because it was before: namespace default is the default for objects that name no namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
+    ],
+    [
+      'a guarded namespace, refused by the broker before',
+      { exports: [exportedBefore('default', ['False', 'NamespaceNotAllowed'])], services: [service('default', 'web')] },
+      'False NamespaceNotAllowed Service default/web is not exported: namespace default is the default for objects that name no namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
+    ],
+    [
+      'an excluded namespace whose export was accepted',
+      {
+        ...{ exports: [exportedBefore('bank', ['True', 'Exported'])], services: [service('bank', 'web')] },
+        access: { ...WORLD.access, namespaces: { excluded: ['bank'] } },
+      },
+      'False NamespaceNotAllowed Service bank/web is not exported: namespace bank is among the excludedNamespaces of this cluster; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
+    ],
+    [
       'one that this cluster allows, about which the broker decides then',
       {
         ...{ exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
@@ -156,6 +184,21 @@ t.test('which exports are valid', async (t) => {
     t.equal((planned?.records.length ?? 0) > 0, want.startsWith('True'), `${name}: published or not`)
   }
 })
+
+t.test(
+  'an accepted export of a guarded namespace stays after its records change, until they are refused',
+  async (t) => {
+    const memory = newExportMemory()
+    const validWith = (ready: Parameters<typeof exportedBefore>[1]): string | undefined => {
+      const exports = [exportedBefore('default', ready)]
+      const world = { ...WORLD, exports, services: [service('default', 'web')] }
+      return [...planExports(world, memory).exports.values()][0]?.valid.status
+    }
+    t.equal(validWith(['True', 'Exported']), 'True')
+    t.equal(validWith(['False', 'Pending']), 'True', 'not confirmed by the broker yet')
+    t.equal(validWith(['False', 'NamespaceNotAllowed']), 'False', 'the memory of the plan has no part in it')
+  },
+)
 
 t.test('a service that is too large says so, with both numbers', async (t) => {
   const ports = (count: number, name = 'p'): NonNullable<NonNullable<Service['spec']>['ports']> =>

@@ -43,7 +43,6 @@ t.test('a whole site file', async (t) => {
       { protocol: 'tcp', port: 9100 },
       { protocol: 'udp', port: 514 },
     ],
-    failClosed: false,
     hub: { listen: [] },
     overlay: { port: 4810, checksumOffload: 'auto' },
     dns: {
@@ -52,6 +51,17 @@ t.test('a whole site file', async (t) => {
       forwardFor: ['192.168.0.0/16'],
     },
   })
+})
+
+t.test('failClosed that is not stated is not false', async (t) => {
+  const failClosedOf = (line: string): boolean | undefined =>
+    parseSiteFile(
+      '/s/site.yaml',
+      `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16]${line}}\n`,
+    ).failClosed
+  t.equal(failClosedOf(''), undefined)
+  t.equal(failClosedOf(', failClosed: false'), false)
+  t.equal(failClosedOf(', failClosed: true'), true)
 })
 
 t.test('only what is needed', async (t) => {

@@ -210,6 +210,22 @@ t.test('one of several exporters withdraws the service: its connections alone ar
   t.strictSame(endedAt(again, later + 1), [], 'it exports the service again')
   t.equal(again.dueMs, undefined)
 
+  const replacements: readonly (readonly [say: string, import_: ServiceImport, want: readonly string[]])[] = [
+    ['without it', by('roma'), ENDED],
+    ['with it', by('paris', 'roma'), []],
+    ['without a word about clusters', WEB, []],
+  ]
+  for (const [say, replacement, want] of replacements) {
+    const replaced = begun()
+    replaced.removeSlice('shop', PARIS.metadata.name)
+    replaced.setImport(by('roma'))
+    t.strictSame([endedAt(replaced, 10), endedAt(replaced, later)], [[], ENDED])
+    replaced.removeImport('shop', 'web')
+    t.strictSame(endedAt(replaced, later + 1), ENDED)
+    replaced.setImport(replacement)
+    t.strictSame(endedAt(replaced, later + 2), want, `the import is replaced ${say}`)
+  }
+
   type Act = (planner: BalancePlanner) => void
   const goes: Act = (planner) => planner.removeSlice('shop', PARIS.metadata.name)
   const rows: readonly (readonly [say: string, act: Act, slices?: readonly EndpointSlice[]])[] = [

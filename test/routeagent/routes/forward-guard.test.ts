@@ -3,13 +3,14 @@ import t, { type Test } from 'tap'
 import { Round } from '../../../kernel/apply/round.ts'
 import { Drift } from '../../../kernel/drift.ts'
 import { KernelError } from '../../../kernel/errors.ts'
+import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeForwardPolicies } from '../../../kernel/fake/fake-forward-policies.ts'
 import { formatPolicy } from '../../../kernel/xfrm/forward-policies.ts'
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { describeRoutes } from '../../../routeagent/main.ts'
 import { ForwardGuard, removeForwardPolicies } from '../../../routeagent/routes/forward-guard.ts'
-import { planForwardPolicies } from '../../../routeagent/routes/plan-forward-policies.ts'
+import { NO_FORWARD_POLICIES, planForwardPolicies } from '../../../routeagent/routes/plan-forward-policies.ts'
 import { planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
 import type { NodeRouteWorld } from '../../../routeagent/world/node-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -25,8 +26,9 @@ t.test('the plan, by exposure and family', async (t) => {
   t.strictSame(lines({}), [], 'all pods may be called')
   t.strictSame(lines({ exposure: 'pods' }), [])
   t.strictSame(lines({ exposure: 'exports', failClosed: true }), [], 'routing rules drop the same')
-  const admitted = 'dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310'
-  const refused = 'dir fwd action block priority 4294007311'
+  t.strictSame(lines({ exposure: 'exports', failClosed: false }), [], 'an operator has stated that it stays open')
+  const admitted = 'dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310 limit time-hard 4200'
+  const refused = 'dir fwd action block priority 4294007311 limit time-hard 3600'
   const closed = [
     `ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 ${admitted}`,
     `ip xfrm policy add src 244.2.0.0/16 dst 10.42.0.0/16 ${admitted}`,
@@ -49,30 +51,70 @@ t.test('the plan, by exposure and family', async (t) => {
 const prefixes = (...texts: string[]) => texts.map((text) => parsePrefix(text))
 const PODS = prefixes('10.42.0.0/16', 'fd42:1::/48')
 const planned = (remote: readonly string[], overlayIndex?: number) =>
-  planForwardPolicies({ remote: prefixes(...remote), pods: PODS, overlayIndex }) ?? []
+  planForwardPolicies({ remote: prefixes(...remote), pods: PODS, overlayIndex })
+const many = (count: number, length: number): string[] =>
+  Array.from({ length: count }, (_, i) => `${100 + (i >> 8)}.${i & 255}.0.0/${length}`)
 
 t.test('a gateway passes on what leaves by the overlay; contained prefixes and too many', async (t) => {
-  t.strictSame(planned(['244.1.0.0/16', '244.1.7.0/24'], 17).map(formatPolicy), [
-    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310',
-    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dev if17 dir fwd action allow priority 4294007310',
-    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311',
+  t.strictSame(planned(['244.1.0.0/16', '244.1.7.0/24'], 17).policies.map(formatPolicy), [
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd mark 0x2000 mask 0x2000 action allow priority 4294007310 limit time-hard 4200',
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dev if17 dir fwd action allow priority 4294007310 limit time-hard 4200',
+    'ip xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311 limit time-hard 3600',
   ])
-  const many = Array.from({ length: 4097 }, (_, i) => `244.${i >> 8}.${i & 255}.0/24`)
-  t.equal(planForwardPolicies({ remote: prefixes(...many), pods: PODS, overlayIndex: undefined }), undefined)
+  t.strictSame(planned(many(4097, 16)), {
+    policies: [],
+    leftOut: ["the members' prefixes give more than 8192 XFRM policies"],
+  })
 })
+
+t.test('short prefixes, which the kernel compares one after the other: few, or none of the family', async (t) => {
+  // 14 bits: every fourth number of the second octet.
+  const short = (count: number): string[] =>
+    Array.from({ length: count }, (_, i) => `${100 + (i >> 6)}.${(i & 63) * 4}.0.0/14`)
+  const six = 'fd42:2::/48'
+  t.match(planned([...short(64), six]), { policies: { length: 2 * 65 }, leftOut: [] })
+  const { policies, leftOut } = planned([...short(65), '244.1.0.0/16', six])
+  t.strictSame(
+    policies.map(({ source }) => source),
+    [six, six],
+  )
+  t.strictSame(leftOut, [
+    'IPv4: 65 pairs of a member and pod CIDRs with a prefix shorter than /16: at most 64 get XFRM policies',
+  ])
+  const wide = (count: number) =>
+    planForwardPolicies({
+      remote: prefixes(...many(count, 16)),
+      pods: prefixes('10.128.0.0/14'),
+      overlayIndex: undefined,
+    })
+  t.equal(wide(64).policies.length, 128)
+  t.match(wide(65), { policies: { length: 0 }, leftOut: [/^IPv4: 65 pairs/] }, 'pods of a short prefix')
+})
+
+const NO_XFRM = new KernelError('EOPNOTSUPP', 'open a netlink socket', 'protocol not supported')
+
+const DISABLED = 'net.ipv4.conf.all.disable_policy'
 
 function stage() {
   const policies = new FakeForwardPolicies()
   const logger = new CapturingLogger()
   const clock = new FakeClock()
+  const sysctl = new FakeSysctl({ [DISABLED]: '0' })
   const guarded = new Set<4 | 6>()
   const repairs = createMetrics('test').counter({ name: 'sealane_test_total', help: 'x', labels: ['what', 'reason'] })
   const drift = new Drift({ clock, logger, repairs })
-  const guard = new ForwardGuard({ policies, logger, drift, isGuarding: (family) => guarded.has(family) })
+  const guard = new ForwardGuard({
+    policies,
+    clock,
+    logger,
+    drift,
+    sysctl,
+    isGuarding: (family) => guarded.has(family),
+  })
   const { signal } = new AbortController()
   return {
-    ...{ policies, logger, guarded, guard, signal },
-    there: async () => (await policies.list()).map(formatPolicy),
+    ...{ policies, sysctl, clock, logger, guarded, guard, signal },
+    there: async () => (await policies.list()).ours.map(formatPolicy),
     condition: () => guard.conditions([], 0).map(({ reason, message }) => `${reason}: ${message}`),
   }
 }
@@ -80,7 +122,9 @@ function stage() {
 t.test('after the table of the family, and as long as they are planned', async (t) => {
   const { policies, guarded, guard, signal, there, condition } = stage()
   const both = planned(['244.1.0.0/16', 'fd42:2::/48'])
-  const [four, six] = [/10\.42/, /fd42/].map((pods) => both.map(formatPolicy).filter((text) => pods.test(text)))
+  const [four, six] = [/10\.42/, /fd42/].map((pods) =>
+    both.policies.map(formatPolicy).filter((text) => pods.test(text)),
+  )
   await guard.apply(both, signal)
   t.strictSame(await there(), [], 'without tables')
   guarded.add(4)
@@ -92,7 +136,7 @@ t.test('after the table of the family, and as long as they are planned', async (
   guarded.clear()
   await guard.apply(both, signal)
   t.equal((await there()).length, 4, 'they stay without tables')
-  const [lost] = await policies.list()
+  const [lost] = (await policies.list()).ours
   if (lost !== undefined) await policies.remove(lost)
   guarded.add(4).add(6)
   await guard.apply(both, signal)
@@ -100,7 +144,7 @@ t.test('after the table of the family, and as long as they are planned', async (
   await guard.apply(planned(['244.2.0.0/16']), signal)
   t.match(await there(), [/244\.2.*allow/, /244\.2.*block/], 'what is no longer planned goes')
   t.strictSame(condition(), [])
-  await guard.apply([], signal)
+  await guard.apply(NO_FORWARD_POLICIES, signal)
   t.strictSame(await there(), [])
 })
 
@@ -109,25 +153,76 @@ t.test(
   async (t: Test) => {
     const { policies, logger, guarded, guard, signal, condition } = stage()
     guarded.add(4)
-    policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
+    policies.failure = NO_XFRM
     await guard.apply(planned(['244.1.0.0/16']), signal)
     await guard.apply(planned(['244.1.0.0/16']), signal)
-    t.match(condition(), [/^ForwardPoliciesMissing: open a netlink socket: Protocol not supported/])
+    t.match(condition(), [/^ForwardPoliciesMissing: open a netlink socket: protocol not supported/])
     t.equal(logger.lines.filter(({ fields }) => fields['reason'] === 'ForwardPoliciesMissing').length, 1, 'logged once')
     policies.failure = undefined
     await policies.add({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'allow', mark: 0x2000 })
     const theirs = policies.list.bind(policies)
-    policies.list = () => Promise.resolve([])
+    policies.list = () => Promise.resolve({ ours: [], earlier: [] })
     await guard.apply(planned(['244.1.0.0/16']), signal)
     t.match(condition(), [/another program has the policy: ip xfrm policy add src 244\.1/])
     policies.list = theirs
-    const tooMany = undefined
-    await guard.apply(tooMany, signal)
+    await guard.apply(planned(many(4097, 16)), signal)
     t.match(condition(), [/more than 8192 XFRM policies/])
     await guard.apply(planned(['244.1.0.0/16']), signal)
     t.strictSame(condition(), [])
   },
 )
+
+t.test('policies that have no effect are reported', async (t) => {
+  const { policies, sysctl, guarded, guard, signal, condition } = stage()
+  const plan = planned(['244.1.0.0/16', 'fd42:2::/48'])
+  guarded.add(4)
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), ['ForwardPoliciesMissing: IPv6: table sealane_node, which admits packets, is missing'])
+  guarded.add(6)
+  await guard.apply(plan, signal)
+  guarded.clear()
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), [], 'policies that exist work without tables')
+  const ipsec = { source: '0.0.0.0/0', destination: '10.42.7.0/24', priority: 2975 }
+  policies.earlier = [
+    { ...ipsec, destination: '10.9.0.0/16' },
+    { ...ipsec, source: 'fd42:2::/64', destination: 'fd99::/16' },
+  ]
+  await guard.apply(plan, signal)
+  t.strictSame(condition(), [], 'of other packets')
+  policies.earlier = [...policies.earlier, ipsec]
+  sysctl.provide(DISABLED, '1')
+  await guard.apply(plan, signal)
+  const earlier = 'an XFRM policy of another program counts first: src 0.0.0.0/0 dst 10.42.7.0/24 priority 2975'
+  t.strictSame(condition(), [`ForwardPoliciesMissing: ${earlier}; ${DISABLED} is 1: the kernel looks at no policy`])
+  await guard.apply(NO_FORWARD_POLICIES, signal)
+  t.strictSame(condition(), [], 'none are wanted')
+})
+
+t.test('policies end an hour after the last process that knows them, what blocks first', async (t) => {
+  const { policies, clock, guarded, guard, signal } = stage()
+  guarded.add(4)
+  const plan = planned(['244.1.0.0/16'])
+  // An earlier process has added them.
+  for (const policy of plan.policies) await policies.add(policy)
+  await guard.apply(plan, signal)
+  const once = [/update .* allow .* time-hard 4200$/, /update .* block .* time-hard 3600$/]
+  t.match(policies.refreshed, once)
+  t.equal(policies.refreshed.length, 2)
+  await clock.advance(20 * 60_000 - 1)
+  await guard.apply(plan, signal)
+  t.equal(policies.refreshed.length, 2)
+  await clock.advance(1)
+  policies.failure = new KernelError('EBUSY', 'ip xfrm', 'not now')
+  await guard.apply(plan, signal)
+  policies.failure = undefined
+  await guard.apply(plan, signal)
+  t.match(policies.refreshed, [...once, ...once], 'after a failure too')
+  guarded.clear()
+  await clock.advance(20 * 60_000)
+  await guard.apply(plan, signal)
+  t.equal(policies.refreshed.length, 6, 'also without tables')
+})
 
 t.test('leaving: all of ours, and no failure where there is no XFRM', async (t) => {
   const { policies, logger, guarded, guard, signal, there } = stage()
@@ -136,7 +231,24 @@ t.test('leaving: all of ours, and no failure where there is no XFRM', async (t) 
   const round = new Round({ logger })
   await removeForwardPolicies(policies, round, signal)
   t.strictSame(await there(), [])
-  policies.failure = new KernelError('UNKNOWN', 'open a netlink socket', 'Protocol not supported')
-  await removeForwardPolicies(policies, round, signal)
+  policies.failure = NO_XFRM
+  t.equal(await removeForwardPolicies(policies, round, signal), false)
   t.equal(round.failures, 0)
+  policies.failure = new KernelError('EINTR', 'ip xfrm policy list dir fwd', 'the list changed')
+  t.equal(await removeForwardPolicies(policies, round, signal), true, 'some may be left')
+  t.equal(round.failures, 1)
+})
+
+t.test('a policy that cannot be added: nothing more is added, and what blocks too much still goes', async (t) => {
+  const { policies, guarded, guard, signal, there, condition } = stage()
+  guarded.add(4)
+  await guard.apply(planned(['244.1.0.0/16']), signal)
+  const add = policies.add.bind(policies)
+  policies.add = () => Promise.reject(new KernelError('UNKNOWN', 'ip xfrm policy add', 'no memory'))
+  await guard.apply(planned(['244.2.0.0/16']), signal)
+  t.match(await there(), [/244\.1.* allow/], 'only what admits')
+  t.match(condition(), [/no memory/])
+  policies.add = add
+  await guard.apply(planned(['244.2.0.0/16']), signal)
+  t.match(await there(), [/244\.2.* allow/, /244\.2.* block/])
 })

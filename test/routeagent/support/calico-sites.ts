@@ -109,7 +109,7 @@ type Seven = readonly [Netns, Netns, Netns, Netns, Netns, Netns, Netns]
 /** How milano differs from a site that exposes all pods. */
 export interface CalicoInit {
   readonly exposure?: Exposure
-  /** Absent: true. */
+  /** NodeProcessInit.failClosed */
   readonly failClosed?: boolean
   readonly objects?: readonly KubeObject[]
 }

@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import type { FakePacketLog } from '../../../kernel/fake/fake-packet-log.ts'
+import type { FakeForwardPolicies } from '../../../kernel/fake/fake-forward-policies.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
@@ -63,6 +64,8 @@ export class Machine {
   readonly answered = new Set<string>()
   status = new StatusBoard()
   metrics = createMetrics('routeagent')
+  /** Absent: the route agent has none. */
+  forwardPolicies: FakeForwardPolicies | undefined
   readonly before: string
   readonly stateDir: string
 
@@ -94,7 +97,8 @@ export class Machine {
     const openProbeSocket = this.probes.openSocket
     const devicePackets = (): Promise<undefined> => Promise.resolve(undefined)
     const probing = { openProbeSocket, devicePackets }
-    const { checksumOffload, packetLog } = this
+    const { checksumOffload, packetLog, forwardPolicies } = this
+    const closing = forwardPolicies === undefined ? {} : { forwardPolicies }
     const logged = packetLog === undefined ? {} : { packetLog }
     const offload = checksumOffload === undefined ? {} : { checksumOffload }
     const nextHops = this.grouped ? { nextHops: routes.nextHops } : {}
@@ -114,6 +118,7 @@ export class Machine {
       ...nextHops,
       ...offload,
       ...logged,
+      ...closing,
     }
     const port = overlayPort === undefined ? {} : { overlayPort }
     const config = { node: 'worker', version: '1.2.3', stateDir: this.stateDir, failClosed: true, ...port }

@@ -14,7 +14,7 @@ export interface NodeProcessInit {
   readonly folder: string
   /** The UDP port of the overlay. Absent: the default. */
   readonly overlayPort?: number
-  /** failClosed of both parts. Absent: true. */
+  /** Sets failClosed of both parts to true, or does not state it. Absent: true. */
   readonly failClosed?: boolean
   /** Lane numbers and public addresses. Absent: no gateway runs on the node. */
   readonly lanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]

@@ -5,7 +5,7 @@
  * directory, lanes as JSON. With SEALANE_TEST_TUNED=1 it joins segments and spreads packets over processors as the
  * product does, for measurements. With SEALANE_TEST_FAVOURED=1 it raises its priority as the product does.
  * SEALANE_TEST_STATUS_MS is the interval of its reports, SEALANE_TEST_OVERLAY_PORT the UDP port of the overlay. With
- * SEALANE_TEST_FAIL_CLOSED=0, failClosed is false.
+ * SEALANE_TEST_FAIL_CLOSED=0, failClosed is not stated, else it is true.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -73,7 +73,7 @@ const statusMs = process.env['SEALANE_TEST_STATUS_MS']
 const pace = statusMs === undefined ? {} : { statusMs: Number(statusMs) }
 const overlayPort = process.env['SEALANE_TEST_OVERLAY_PORT']
 const port = overlayPort === undefined ? {} : { overlayPort: Number(overlayPort) }
-const failClosed = process.env['SEALANE_TEST_FAIL_CLOSED'] !== '0'
+const closing = process.env['SEALANE_TEST_FAIL_CLOSED'] === '0' ? {} : { failClosed: true }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
   { ...common, wireguard: new WgCommand({ routes, clock }) },
@@ -82,7 +82,7 @@ const cable = new WireguardCable(
 await Promise.all([
   runRouteAgent(
     deps('routeagent'),
-    { node, stateDir: join(stateDir, 'routeagent'), failClosed, ...port },
+    { node, stateDir: join(stateDir, 'routeagent'), ...closing, ...port },
     stopping.signal,
   ),
   ...(lanes.length === 0
@@ -91,7 +91,7 @@ await Promise.all([
         runGateway(
           { ...deps('gateway'), cable },
           gatewayConfig({
-            ...{ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, failClosed },
+            ...{ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes, ...closing },
             ...pace,
           }),
           stopping.signal,

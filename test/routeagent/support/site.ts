@@ -73,6 +73,7 @@ export const NFT_WORLD: NodeNftWorld = {
   openPorts: [],
   sampled: false,
   exposure: 'pods',
+  marksAgain: false,
   ownPods: undefined,
   callers: new Map(),
   origins: [],
