@@ -3,9 +3,15 @@ import { type Clock, SystemClock, untilAborted } from '../reconcile/reconcile.ts
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
 import { type ConsoleSource, type ContextSource, lookAtOne, lookAtSeveral } from './looks/looks.ts'
 
-export type { Forward, ForwardedAnswer } from './server/forwarder.ts'
-export { ANSWER_HEADER, Readers, TOKEN_HEADER } from './server/readers.ts'
-export { type PageFiles, readPageFiles } from './server/server.ts'
+export {
+  ANSWER_HEADER,
+  type Forward,
+  type ForwardedAnswer,
+  type PageFiles,
+  Readers,
+  TOKEN_HEADER,
+  readPageFiles,
+} from './server/server.ts'
 export type { ConsoleSource, ContextSource, PathEnds } from './looks/looks.ts'
 export {
   type Answer,

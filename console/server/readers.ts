@@ -4,15 +4,12 @@
  */
 import { createHash } from 'node:crypto'
 import { type Clock, TokenBucket } from '../../reconcile/reconcile.ts'
-import type { AskedRequest } from './admission.ts'
+import type { AskedRequest, Reading } from './admission.ts'
 
 /** The API server removes `Authorization` from what it passes on. Another page cannot send this header. */
 export const TOKEN_HEADER = 'x-sealane-token'
 /** Answers of a console in a cluster have it, so that its 401 and 403 differ from those of the API server. */
 export const ANSWER_HEADER = 'x-sealane-console'
-
-/** `busy`: too many tokens are being reviewed, or the review got no answer. */
-export type Reading = 'reader' | 'stranger' | 'busy'
 
 export interface ReadersInit {
   readonly clock: Clock

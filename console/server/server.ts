@@ -24,6 +24,9 @@ import { EventStreams, type StreamLimits } from './event-streams.ts'
 import { type Forward, Forwarder } from './forwarder.ts'
 import { ANSWER_HEADER, type Readers } from './readers.ts'
 
+export type { Forward, ForwardedAnswer } from './forwarder.ts'
+export { ANSWER_HEADER, Readers, TOKEN_HEADER } from './readers.ts'
+
 export interface ConsoleServerInit {
   /** With port 0 the kernel chooses a port. */
   readonly listen: HostPort

@@ -66,14 +66,14 @@ async function startReader(t: Test, { api }: Pod): Promise<{ readonly url: strin
   return { url, cli }
 }
 
-interface Asked {
+interface SentRequest {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   /** As it is, without what URL() corrects. */
   readonly path?: string
 }
 
-async function ask(url: string, { method = 'GET', headers = {}, path }: Asked = {}) {
+async function ask(url: string, { method = 'GET', headers = {}, path }: SentRequest = {}) {
   const send = url.startsWith('https:') ? requestTls : request
   const given = path === undefined ? {} : { path }
   const asked = send(url, { method, headers, agent: false, rejectUnauthorized: false, ...given })
@@ -137,7 +137,7 @@ t.test('the address on this machine answers its own page alone, and leads to the
   const pod = await startPod(t)
   const { url } = await startReader(t, pod)
   const { port } = new URL(url)
-  const rows: readonly [what: string, asked: Asked, code: number][] = [
+  const rows: readonly [what: string, asked: SentRequest, code: number][] = [
     ['a name that was turned here', { headers: { host: `evil.example:${port}` } }, 403],
     ['a page of another origin', { headers: { origin: 'https://evil.example' } }, 403],
     ['a script of another site', { path: '/api/state', headers: { 'sec-fetch-site': 'cross-site' } }, 403],
@@ -164,7 +164,7 @@ t.test('a caller of the pod without the token of a reader hears nothing', async 
   const reader = api.issue()
   const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
   const token = (text: string, more = {}) => ({ headers: { [TOKEN_HEADER]: text, ...more } })
-  const rows: readonly [what: string, asked: Asked, code: number][] = [
+  const rows: readonly [what: string, asked: SentRequest, code: number][] = [
     ['nothing', {}, 401],
     ['its stream', { path: '/api/events' }, 401],
     ['its facts', { path: '/api/state' }, 401],

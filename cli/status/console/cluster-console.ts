@@ -30,9 +30,9 @@ import {
   type CommandContext,
   type KubeTarget,
   targetFlags,
+  withAdmin,
   withinTime,
 } from '../../context/context.ts'
-import { withAdmin } from '../../context/with-admin.ts'
 import { withKubeSource } from './console-source.ts'
 
 // The command that a reader runs.
