@@ -13,11 +13,13 @@ export const ANSWER_HEADER = 'x-sealane-console'
 
 export interface ReadersInit {
   readonly clock: Clock
+  /** Whether a token states that it is that of a reader. Others are not reviewed. */
+  readonly isCandidate: (token: string) => boolean
   /** Whether this token is that of a reader. Rejects if there is no answer. */
   readonly review: (token: string, signal: AbortSignal) => Promise<boolean>
 }
 
-/** A token that was accepted is reviewed again after this time, so that a reader who lost the right is found out. */
+/** A token that was accepted is reviewed again after this time: its account may have gone. */
 const ACCEPTED_MS = 60_000
 const REFUSED_MS = 10_000
 const MOST_KNOWN = 256
@@ -48,7 +50,7 @@ export class Readers {
   /** Never rejects. */
   async read({ headers }: Pick<AskedRequest, 'headers'>): Promise<Reading> {
     const token = headers[TOKEN_HEADER]
-    if (typeof token !== 'string' || !TOKEN.test(token)) return 'stranger'
+    if (typeof token !== 'string' || !TOKEN.test(token) || !this.#init.isCandidate(token)) return 'stranger'
     const hash = createHash('sha256').update(token).digest('base64')
     const known = this.#known.get(hash)
     const now = this.#init.clock.monotonic()

@@ -5,6 +5,7 @@ import { type Reading, Readers, TOKEN_HEADER } from '../../console/server/reader
 import { JumpingClock } from '../support/jumping-clock.ts'
 
 const token = (name: string): string => `e30.${Buffer.from(name).toString('base64url')}.c2ln`
+const isCandidate = (): boolean => true
 const asking = (text: string) => ({ headers: { [TOKEN_HEADER]: text } })
 
 t.test('requests', async (t) => {
@@ -26,11 +27,11 @@ t.test('requests', async (t) => {
   }
 })
 
-t.test('a token is reviewed once a minute, and a reader who lost the right is found out', async (t) => {
+t.test('a token is reviewed once a minute, and a token that ended is found out', async (t) => {
   const clock = new JumpingClock()
   let may = true
   let reviews = 0
-  const readers = new Readers({ clock, review: () => Promise.resolve(((reviews += 1), may)) })
+  const readers = new Readers({ clock, isCandidate, review: () => Promise.resolve(((reviews += 1), may)) })
   const ana = asking(token('ana'))
   t.same(await Promise.all([readers.read(ana), readers.read(ana)]), ['reader', 'reader'])
   may = false
@@ -46,7 +47,7 @@ t.test('a token is reviewed once a minute, and a reader who lost the right is fo
 
 t.test('what is no token causes no review', async (t) => {
   const review = () => t.fail('a review') as never
-  const readers = new Readers({ clock: new JumpingClock(), review })
+  const readers = new Readers({ clock: new JumpingClock(), isCandidate, review })
   for (const text of ['', 'a', 'a.b', 'a.b.c.d', 'a b.c.d', `${'a'.repeat(5000)}.b.c`, 'a.b.ü']) {
     t.equal(await readers.read(asking(text)), 'stranger', JSON.stringify(text.slice(0, 20)))
   }
@@ -63,7 +64,7 @@ t.test('strangers cause few reviews, and do not drive out a reader', async (t) =
     reviews.push(text)
     return hangs ? new Promise(() => undefined) : Promise.resolve(text === token('ana'))
   }
-  const readers = new Readers({ clock, review })
+  const readers = new Readers({ clock, isCandidate, review })
   t.equal(await readers.read(asking(token('ana'))), 'reader')
   for (let i = 0; i < 1000; i += 1) {
     clock.jump(51)
@@ -89,6 +90,10 @@ t.test('strangers cause few reviews, and do not drive out a reader', async (t) =
 })
 
 t.test('no answer to a review lets no one in', async (t) => {
-  const readers = new Readers({ clock: new JumpingClock(), review: () => Promise.reject(new Error('down')) })
+  const readers = new Readers({
+    clock: new JumpingClock(),
+    isCandidate,
+    review: () => Promise.reject(new Error('down')),
+  })
   t.equal(await readers.read(asking(token('ana'))), 'busy')
 })

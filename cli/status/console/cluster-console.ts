@@ -147,7 +147,7 @@ export async function serveClusterConsole(init: ServeConsoleInit, context: Comma
     const inPod = { ...context, logger }
     const serve = (): Promise<void> =>
       withAdmin(kube, clock, inPod, ({ admin }) => {
-        const readers = new Readers({ clock, review: (token, signal) => isReader(admin, token, signal) })
+        const readers = readersOf({ clock, admin })
         const facts = { flags: '', pages: [], everyMs, timeoutMs, clock, noCalls: NO_CALLS }
         const onOpen = (address: string): void => {
           logger.info('the console is up', { address })
@@ -163,6 +163,55 @@ export async function serveClusterConsole(init: ServeConsoleInit, context: Comma
   })
 }
 
+interface ReviewDeps {
+  readonly clock: Clock
+  readonly admin: Pick<ClusterAdmin, 'create'>
+}
+
+/** Readers whose tokens this API server reviews. */
+export function readersOf({ clock, admin }: ReviewDeps): Readers {
+  return new Readers({
+    clock,
+    isCandidate: (token) => statesReader(token, clock.now()),
+    review: (token, signal) => isReader(admin, token, signal),
+  })
+}
+
+/**
+ * An API server that is asked for it makes a token that lives for a year. Its review accepts that token also after the
+ * right to make it was taken away, so only those that end soon count.
+ */
+const MOST_TOKEN_SECONDS = 3600
+/** By how much the clocks of the API server and this node may differ. */
+const MAX_SKEW_MS = 60_000
+
+/**
+ * Whether a token states that it is one of a reader and lives for an hour at most. Whether that is true, its review
+ * says.
+ */
+export function statesReader(token: string, nowMs: number): boolean {
+  const { aud, sub, iat, exp } = claimsOf(token)
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
+  return (
+    audiences.includes(CONSOLE_AUDIENCE) &&
+    sub === accountName(SYSTEM_NAMESPACE, CONSOLE_READER) &&
+    typeof iat === 'number' &&
+    typeof exp === 'number' &&
+    exp - iat <= MOST_TOKEN_SECONDS &&
+    exp * 1000 > nowMs - MAX_SKEW_MS
+  )
+}
+
+/** The claims of a JSON Web Token (RFC 7519), each of any type. Empty if it has none. */
+function claimsOf(token: string): Readonly<Record<string, unknown>> {
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
+    return typeof claims === 'object' && claims !== null ? { ...claims } : {}
+  } catch {
+    return {}
+  }
+}
+
 interface TokenReviewStatus {
   readonly authenticated?: unknown
   readonly user?: { readonly username?: unknown }
@@ -170,11 +219,7 @@ interface TokenReviewStatus {
 }
 
 /** Asks the API server (TokenReview, authentication.k8s.io/v1). Rejects if there is no answer. */
-export async function isReader(
-  admin: Pick<ClusterAdmin, 'create'>,
-  token: string,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function isReader(admin: Pick<ClusterAdmin, 'create'>, token: string, signal: AbortSignal): Promise<boolean> {
   const review = {
     apiVersion: 'authentication.k8s.io/v1',
     kind: 'TokenReview',
