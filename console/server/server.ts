@@ -64,6 +64,8 @@ const LIMITS: ConsoleLimits = {
 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_LOGIN_BYTES = 4096
+/** A page that is loaded, or that lost its stream, is open again after a moment. */
+const READ_MS = 60_000
 const TEXT = 'text/plain; charset=utf-8'
 const JSON_TYPE = { 'content-type': 'application/json' }
 const EXPLAIN_PATH = '/api/explain'
@@ -88,6 +90,8 @@ export interface ConsoleServer {
   readonly url: string
   /** How many pages are open. */
   readonly pages: number
+  /** Whether a page is open, or a request was answered within the last minute. */
+  readonly isRead: boolean
   publish(state: ConsoleState): void
   close(): Promise<void>
 }
@@ -111,6 +115,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   let port = listen.port
   let state: ConsoleState | undefined
   let loginAt = -Infinity
+  let answeredAt = -Infinity
   let explainedAt = -Infinity
   let isExplaining = false
 
@@ -126,6 +131,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
         : admitReader(asked, await readers.read(asked, request.socket.remoteAddress ?? ''))
     // Its end was not heard of during a review.
     if (response.destroyed) return
+    if (admission.t === 'answer') answeredAt = clock.monotonic()
     if (admission.t === 'answer' && path === EVENTS_PATH && forwarder === undefined) {
       if (streams.add(response)) {
         if (readers !== undefined) endLater(response)
@@ -250,6 +256,9 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     url: `${scheme}://${formatHostPort({ host: listen.host, port })}/`,
     get pages() {
       return streams.size
+    },
+    get isRead() {
+      return streams.size > 0 || clock.monotonic() - answeredAt < READ_MS
     },
     publish: (next) => {
       state = next

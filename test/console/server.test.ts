@@ -281,6 +281,44 @@ t.test('a whole console: looks again, and says when it cannot', async (t) => {
   await t.rejects(ask(server, '/'), /ECONNREFUSED/)
 })
 
+t.test('without a reader a console looks seldom, where that was asked for', async (t) => {
+  let rounds = 0
+  class CountingClock extends JumpingClock {
+    override sleep(ms: number, signal: AbortSignal): Promise<void> {
+      if (ms === 5) rounds += 1
+      return super.sleep(ms, signal)
+    }
+  }
+  const clock = new CountingClock()
+  let looks = 0
+  const facts = () => Promise.resolve(((looks += 1), consoleFacts()))
+  const stopping = new AbortController()
+  const opened = Promise.withResolvers<string>()
+  const source = { facts, everyMs: 5, idleMs: 3_600_000 }
+  const ended = runConsole(
+    { listen: { host: '127.0.0.1', port: 0 }, page: PAGE, clock, source, onOpen: opened.resolve },
+    stopping.signal,
+  )
+  const server = { url: await opened.promise } as ConsoleServer
+  const looksInTenRounds = async (): Promise<number> => {
+    const [before, until] = [looks, rounds + 10]
+    await eventually(() => rounds >= until)
+    return looks - before
+  }
+  t.equal(await looksInTenRounds(), 0, 'no one has read it yet')
+  await ask(server, '/api/state')
+  t.ok((await looksInTenRounds()) > 5)
+  const stream = await follow(t, server)
+  clock.jump(61_000)
+  t.ok((await looksInTenRounds()) > 5, 'a page is open')
+  stream.response.destroy()
+  await eventually(async () => (await looksInTenRounds()) === 0)
+  clock.jump(3_600_000)
+  t.equal(await looksInTenRounds(), 1)
+  stopping.abort()
+  await ended
+})
+
 t.test('a port in use: another one where none was named', async (t) => {
   const first = await serve(t)
   const port = Number(new URL(first.url).port)

@@ -137,6 +137,8 @@ export interface ServeConsoleInit {
 }
 
 const NO_CALLS = 'The console in the cluster runs no command in pods, so it reads no calls. See: sealane flows'
+/** Listing all objects costs the API server something, and a page that opens is shown the state of now after a moment. */
+const IDLE_MS = 300_000
 const AGAIN = { minMs: 1000, maxMs: 30_000 }
 
 /** Serves until the signal aborts. A cluster that cannot be read yet is tried again. Throws UserError without a page. */
@@ -148,13 +150,16 @@ export async function serveClusterConsole(init: ServeConsoleInit, context: Comma
     const serve = (): Promise<void> =>
       withAdmin(kube, clock, inPod, ({ admin }) => {
         const readers = readersOf({ clock, admin })
-        const facts = { flags: '', pages: [], everyMs, timeoutMs, clock, noCalls: NO_CALLS }
+        const facts = { flags: targetFlags({}), pages: [], everyMs, timeoutMs, clock, noCalls: NO_CALLS }
         const onOpen = (address: string): void => {
           logger.info('the console is up', { address })
           started()
         }
         return withKubeSource(kube, facts, inPod, (source) =>
-          runConsole({ source, page, listen, tls, readers, clock, onOpen }, context.signal),
+          runConsole(
+            { source: { ...source, idleMs: IDLE_MS }, page, listen, tls, readers, clock, onOpen },
+            context.signal,
+          ),
         )
       })
     const onFailure = (error: unknown): void =>
