@@ -1,7 +1,7 @@
 /** Who may read a console in a cluster: what is answered by token, method and header, and how many reviews strangers cause. */
 import t from 'tap'
-import { admitReader } from '../../console/server/admission.ts'
-import { type Reading, Readers, TOKEN_HEADER } from '../../console/server/readers.ts'
+import { type Reading, admitReader } from '../../console/server/admission.ts'
+import { Readers, TOKEN_HEADER } from '../../console/server/readers.ts'
 import { JumpingClock } from '../support/jumping-clock.ts'
 
 const token = (name: string): string => `e30.${Buffer.from(name).toString('base64url')}.c2ln`
