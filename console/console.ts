@@ -1,11 +1,18 @@
 /** The console: looks at one member, several, or a broker at an interval, and shows what it sees on a page, to browsers that may read it. */
 import { type Clock, SystemClock, untilAborted } from '../reconcile/reconcile.ts'
 import { AddressInUseError, type ConsoleServer, type ConsoleServerInit, serveConsolePage } from './server/server.ts'
+import type { ConsoleState } from './state/state.ts'
 import { type ConsoleSource, type ContextSource, lookAtOne, lookAtSeveral } from './looks/looks.ts'
 
-export type { Forward, ForwardedAnswer } from './server/forwarder.ts'
-export { ANSWER_HEADER, Readers, TOKEN_HEADER } from './server/readers.ts'
-export { type PageFiles, readPageFiles } from './server/server.ts'
+export {
+  ANSWER_HEADER,
+  type Forward,
+  type ForwardedAnswer,
+  type PageFiles,
+  Readers,
+  TOKEN_HEADER,
+  readPageFiles,
+} from './server/server.ts'
 export type { ConsoleSource, ContextSource, PathEnds } from './looks/looks.ts'
 export {
   type Answer,
@@ -51,7 +58,8 @@ export async function runConsole(init: ConsoleInit, signal: AbortSignal): Promis
   try {
     server.publish(looks.state())
     onOpen(server.url)
-    await looks.run({ publish: (state) => server.publish(state), isSeen: () => server.pages > 0 }, signal)
+    const publish = (state: ConsoleState): void => server.publish(state)
+    await looks.run({ publish, isSeen: () => server.pages > 0, isRead: () => server.isRead }, signal)
   } finally {
     await server.close()
   }

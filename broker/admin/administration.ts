@@ -70,10 +70,10 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     setTopology: (init) => topology('change', (one) => one.set(init)),
     published: () =>
       on('read', async ({ state }) => {
-        const { readPublished } = await import('./read-published.ts')
-        await state.log.refresh()
+        const { publishedNow } = await import('./read-published.ts')
+        const published = await publishedNow(state.log, clock, signal)
         settingsOf(state)
-        return readPublished(state.log, signal)
+        return published
       }),
     waiting: () => members('read', (one) => one.waiting()),
     accept: (init) => members('change', (one) => one.accept(init)),

@@ -78,6 +78,7 @@ import {
 import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns } from './wire-cluster-dns.ts'
 import { agreeOnChanges, answered, chooseId } from './join-questions.ts'
 import { type JoinPlan, type JoinOptions, installedSite, openQuestions, planJoin } from './plan-join.ts'
+import { removeObjects } from './leave/remove-installation.ts'
 import { mendBrokenLeave } from './leave/leave-cluster.ts'
 import { describeInstalled, readInstalled } from './installed-member.ts'
 import { PREFER_LOCAL, PREFER_LOCAL_REF, planPreferLocal, stayingPolicyText } from './prefer-local.ts'
@@ -222,6 +223,7 @@ export async function joinCluster(
   // rekey() revokes the old identity, so it is called only after all checks and questions.
   const token = broker === undefined ? init.token : await broker.rekey()
   await install(plan, context, { ...init, token, secret, known, asksFirst, isWanted })
+  await removeObjects(admin, plan.removed, init)
   await applySecretMarks(admin, secrets, context)
   await applyObjects(
     made.filter((object) => isWanted(refOf(object))),

@@ -28,7 +28,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions, MarkOption
   readonly gateway?: readonly GatewayOption[]
   readonly gateways?: number
   readonly relay: boolean
-  readonly console: boolean
+  readonly console?: boolean
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
   readonly overlayPort?: number
@@ -75,8 +75,8 @@ export function addJoinKubeOptions(command: Command): Command {
     .option(
       '--console',
       'with --context: also install the console, for readers with the rights of Role sealane-console-reader; it stays at later joins',
-      false,
     )
+    .option('--no-console', 'with --context: remove the console that an earlier join has installed')
     .option(
       '--label <key=value>',
       'with --context: a label of this cluster, such as region=eu; region- removes it; may be given several times',

@@ -22,7 +22,7 @@ import {
 import { previewClusterDns } from './wire-cluster-dns.ts'
 
 export interface PlannedJoin {
-  readonly plan: Pick<JoinPlan, 'objects' | 'nodes'>
+  readonly plan: Pick<JoinPlan, 'objects' | 'nodes' | 'removed'>
   readonly discovery: Discovery
   readonly live: InstalledObjects
   /** The objects that are created in addition to the plan for this kind of cluster. */
@@ -74,6 +74,7 @@ async function plannedChanges(
     ...previewSecretMarks(secrets),
     ...(await previewNodes(admin, plan.nodes, signal)),
     ...(await previewObjects(admin, [...plan.objects, ...made], signal)),
+    ...plan.removed.map((object): PlannedChange => ({ ref: refOf(object), how: 'remove', lines: [] })),
     ...(await previewClusterDns(admin, discovery, init)),
   ]
 }

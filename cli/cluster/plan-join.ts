@@ -27,6 +27,7 @@ import {
   type InstalledObjects,
   type InstalledValues,
   type NodeChange,
+  objectsToRemove,
   planInstalledMember,
   readInstalledValues,
 } from '../installation/installation.ts'
@@ -73,6 +74,8 @@ export interface JoinPlan {
   readonly nodes: readonly NodeChange[]
   /** All objects to apply except CRDs and the Secret, in order. */
   readonly objects: readonly ManifestObject[]
+  /** Objects of an earlier join that go, in the order of their creation. */
+  readonly removed: readonly ManifestObject[]
 }
 
 /** The questions that neither discovery nor the options have answered. */
@@ -124,6 +127,7 @@ export function planJoin(
     site,
     nodes,
     objects: planInstalledMember(read, site, live),
+    removed: objectsToRemove(defaults, asked, live),
   }
 }
 

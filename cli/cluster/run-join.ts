@@ -47,7 +47,7 @@ export type RunJoinOptions = JoinKubeOptions &
   }
 
 function askedValues(options: RunJoinOptions): InstallValues {
-  const console = { ...DEFAULT_VALUES.console, enabled: options.console }
+  const console = { ...DEFAULT_VALUES.console, enabled: options.console === true }
   return withMarks(withStatus(withImage({ ...DEFAULT_VALUES, console }, options), options), options)
 }
 

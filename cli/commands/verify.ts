@@ -225,7 +225,8 @@ async function withSiteCaller<T>(
   const { withSite } = await import('../context/open-site.ts')
   const { siteCaller } = await import('../status/verify/site-caller.ts')
   const { signal } = context
-  return withSite(file, { ...context, anyNode: true }, async (site) => {
+  // Only the machine that holds the site's folder, and whose hub acts, can drain a gateway.
+  return withSite(file, { ...context, anyNode: !failover }, async (site) => {
     const { api, config } = site
     const [memberships, clusters, imports] = [api.cache('Membership'), api.cache('Cluster'), api.cache('ServiceImport')]
     await Promise.all([memberships, clusters, imports].map((cache) => cache.whenSynced(signal)))
@@ -236,7 +237,8 @@ async function withSiteCaller<T>(
       })
     }
     const cluster = clusters.list().find(({ spec }) => spec.id === id)
-    const gateways = failover && drain !== undefined ? await gatewaysOf(site, id, { drain, say, signal }) : undefined
+    const gateways =
+      failover && drain !== undefined ? await gatewaysOf(site, id, { drain, say, clock, signal }) : undefined
     const caller = siteCaller({
       ...{ id, cluster, dnsListen: config.dns.listen, namespace, run, clock, timeoutMs },
       ...(gateways === undefined ? {} : { gateways }),
@@ -255,18 +257,20 @@ async function withSiteCaller<T>(
 async function gatewaysOf(
   site: OpenSite,
   id: string,
-  { drain, say, signal }: { readonly drain: Drain } & Pick<SessionInit, 'say' | 'signal'>,
+  { drain, say, clock, signal }: { readonly drain: Drain } & Pick<SessionInit, 'say' | 'clock' | 'signal'>,
 ): Promise<NonNullable<ProbeCaller['gateways']>> {
   const { activeGateways } = await import('../status/verify/check-failover.ts')
-  const { siteGateways } = await import('../status/verify/site-gateways.ts')
+  const { endLeftDrains, siteGateways } = await import('../status/verify/site-gateways.ts')
   const { siteAdmin } = await import('../site/site-admin.ts')
   const admin = siteAdmin(site)
-  const side = siteGateways({
-    ...{ id, admin, say, flags: ` --site ${shellWord(site.config.file)}` },
-    drain: (at, node, init) => drain.drain(at, node, init),
+  const init: Parameters<typeof siteGateways>[0] = {
+    ...{ id, admin, say, now: () => clock.now(), flags: ` --site ${shellWord(site.config.file)}` },
+    drain: (at, node, by) => drain.drain(at, node, by),
     undrain: (at, node, by) => drain.undrain(at, node, by),
-  })
-  return { count: (await activeGateways(admin, signal)).length, side }
+  }
+  // A gateway whose drain has just ended still says that it is drained.
+  const active = [...(await activeGateways(admin, signal)), ...(await endLeftDrains(init, signal))]
+  return { count: new Set(active).size, side: siteGateways(init) }
 }
 
 async function sessionOf(

@@ -37,6 +37,7 @@ export {
   type InstalledValues,
   hasOpenMetrics,
   installedRefs,
+  objectsToRemove,
   planInstalledMember,
   readInstalledValues,
   readMarks,

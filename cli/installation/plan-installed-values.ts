@@ -46,6 +46,20 @@ export interface InstalledValues {
 
 /** Every object that an installation with these values may have. */
 export function installedRefs(values: InstallValues): readonly ManifestObject[] {
+  return wholePlan(values).flatMap((part) => part.objects)
+}
+
+/** The objects to remove, in the order of their creation: those of a console that the user does not want any more. */
+export function objectsToRemove(
+  values: InstallValues,
+  { console }: AskedOptions,
+  live: InstalledObjects,
+): readonly ManifestObject[] {
+  const going = console === false ? wholePlan(values).filter(({ name }) => name === 'console') : []
+  return going.flatMap(({ objects }) => objects).filter((object) => live.has(titleOf(refOf(object))))
+}
+
+function wholePlan(values: InstallValues): ReturnType<typeof planMember> {
   const member = {
     ...values.member,
     createNamespace: true,
@@ -63,7 +77,7 @@ export function installedRefs(values: InstallValues): readonly ManifestObject[] 
     routeagent: { ...values.routeagent, statusListen: 'node' },
     console: { ...values.console, enabled: true },
     metrics: { open: true, podMonitors: { ...podMonitors, enabled: true } },
-  }).flatMap((part) => part.objects)
+  })
 }
 
 /** `defaults` contain the values that the user asked for, and for all other values those of a first join. */
@@ -136,12 +150,17 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Installe
   const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
   const gateway = agent === undefined ? defaults.gateway : { ...defaults.gateway, replace: readReplace(agent) }
   const metrics = { open, podMonitors }
-  const console = readConsole(defaults, live)
+  const console = readConsole(defaults, asked, live)
   return withMarks({ ...defaults, ...readMarks(live.values()), member, gateway, metrics, console }, asked)
 }
 
-/** A console stays, as it is, whether this join asks for one or not. */
-function readConsole({ console, member }: InstallValues, live: InstalledObjects): InstallValues['console'] {
+/** A console stays, as it is, unless this join asks for none. */
+function readConsole(
+  { console, member }: InstallValues,
+  asked: AskedOptions,
+  live: InstalledObjects,
+): InstallValues['console'] {
+  if (asked.console === false) return { ...console, enabled: false }
   const object = live.get(titleOf({ kind: 'Deployment', namespace: member.namespace, name: objectName('console') }))
   return object === undefined ? console : { ...readPlacement('console', object), enabled: true }
 }

@@ -229,7 +229,12 @@ export interface StatusOptions {
 }
 
 /** The values that the user asked for. All other values stay as they are installed. */
-export type AskedOptions = ImageOptions & StatusOptions & MarkOptions
+export type AskedOptions = ImageOptions &
+  StatusOptions &
+  MarkOptions & {
+    /** False: an installed console goes. */
+    readonly console?: boolean
+  }
 
 export function addStatusOptions(command: Command): Command {
   const what =

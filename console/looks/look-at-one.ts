@@ -9,16 +9,19 @@ const LONG_MS = 3_600_000
 
 /** The first look comes before it resolves. Throws what that look throws. */
 export async function lookAtOne(source: ConsoleSource, clock: Clock, signal: AbortSignal): Promise<Looks> {
+  let lookedAt = clock.monotonic()
   const first = await source.facts(signal)
   let look = planLook(first)
   const { pathSide } = source
   return {
     state: () => look.state,
-    run: async ({ publish, isSeen }, signal) => {
-      const { everyMs } = source
+    run: async ({ publish, isSeen, isRead }, signal) => {
+      const { everyMs, idleMs = 0 } = source
       // A file never changes: then the server alone goes on.
       while (await unlessAborted(clock.sleep(everyMs ?? LONG_MS, signal), signal)) {
-        if (everyMs === undefined) continue
+        const now = clock.monotonic()
+        if (everyMs === undefined || (!isRead() && now - lookedAt < idleMs)) continue
+        lookedAt = now
         look = await looked({ source, isSeen: isSeen(), clock }, look, signal)
         publish(look.state)
       }

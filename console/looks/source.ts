@@ -10,6 +10,8 @@ export interface ConsoleSource {
   readonly facts: (signal: AbortSignal, isSeen?: boolean) => Promise<LookFacts>
   /** The time between two looks. Undefined: the facts never change, as those of a file. */
   readonly everyMs: number | undefined
+  /** The time between two looks that no one reads. Undefined: the same. */
+  readonly idleMs?: number
   /** Gathers what `sealane explain` explains a call by. Undefined: the page explains none. */
   readonly pathSide?: (ends: PathEnds, signal: AbortSignal) => Promise<PathSide>
 }
@@ -38,6 +40,8 @@ export interface LooksSink {
   readonly publish: (state: ConsoleState) => void
   /** Whether a page is open. */
   readonly isSeen: () => boolean
+  /** Whether a page is open, or was answered a moment ago. */
+  readonly isRead: () => boolean
 }
 
 export interface Looks {

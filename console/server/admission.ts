@@ -4,7 +4,9 @@
  * be the console's own. Pure.
  */
 import { createHash, timingSafeEqual } from 'node:crypto'
-import type { Reading } from './readers.ts'
+
+/** Whose a token is. `busy`: too many tokens are being reviewed, or the review got no answer. */
+export type Reading = 'reader' | 'stranger' | 'busy'
 
 /** What is read of a request. */
 export interface AskedRequest {

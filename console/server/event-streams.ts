@@ -27,7 +27,7 @@ interface Client {
 export class EventStreams {
   readonly #clock: Clock
   readonly #limits: StreamLimits
-  readonly #clients = new Set<Client>()
+  readonly #clients = new Map<ServerResponse, Client>()
   #texts: ReadonlyMap<SectionName, string> = new Map()
   #sentAt = -Infinity
   #cancelLater: (() => void) | undefined
@@ -46,13 +46,25 @@ export class EventStreams {
   add(response: ServerResponse): boolean {
     if (this.#clients.size >= this.#limits.clients) return false
     const client: Client = { response, has: new Map() }
-    this.#clients.add(client)
-    response.once('close', () => this.#remove(client))
+    this.#clients.set(response, client)
+    response.once('close', () => this.#clients.delete(response))
+    // Whoever writes to a client that has gone must not end the process.
+    response.on('error', () => undefined)
     response.writeHead(200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no' })
     response.flushHeaders()
     this.#send(client)
     this.#cancelBeat ??= this.#clock.setTimer(this.#limits.beatMs, () => this.#beat())
     return true
+  }
+
+  /** Ends a stream after what was sent. A client that does not read that is dropped. */
+  end(response: ServerResponse): void {
+    if (!this.#clients.delete(response)) return
+    response.end()
+    response.once(
+      'close',
+      this.#clock.setTimer(this.#limits.unreadMs, () => response.destroy()),
+    )
   }
 
   publish(state: ConsoleState): void {
@@ -66,13 +78,13 @@ export class EventStreams {
   close(): void {
     this.#cancelLater?.()
     this.#cancelBeat?.()
-    for (const { response } of this.#clients) response.destroy()
+    for (const response of this.#clients.keys()) response.destroy()
   }
 
   #sendAll(): void {
     this.#cancelLater = undefined
     this.#sentAt = this.#clock.monotonic()
-    for (const client of this.#clients) this.#send(client)
+    for (const client of this.#clients.values()) this.#send(client)
   }
 
   #send(client: Client): void {
@@ -89,21 +101,17 @@ export class EventStreams {
     client.unreadSince = this.#clock.monotonic()
     client.response.once('drain', () => {
       delete client.unreadSince
-      this.#send(client)
+      if (this.#clients.has(client.response)) this.#send(client)
     })
   }
 
   #beat(): void {
     const now = this.#clock.monotonic()
-    for (const client of this.#clients) {
+    for (const client of this.#clients.values()) {
       if (client.unreadSince === undefined) this.#write(client, `event: beat\ndata: {}\n\n`)
       else if (now - client.unreadSince >= this.#limits.unreadMs) client.response.destroy()
     }
     this.#cancelBeat =
       this.#clients.size === 0 ? undefined : this.#clock.setTimer(this.#limits.beatMs, () => this.#beat())
-  }
-
-  #remove(client: Client): void {
-    this.#clients.delete(client)
   }
 }

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
@@ -23,6 +23,9 @@ import { type Admission, COOKIE, LOGIN_PATH, admit, admitReader, isLoopback, isS
 import { EventStreams, type StreamLimits } from './event-streams.ts'
 import { type Forward, Forwarder } from './forwarder.ts'
 import { ANSWER_HEADER, type Readers } from './readers.ts'
+
+export type { Forward, ForwardedAnswer } from './forwarder.ts'
+export { ANSWER_HEADER, Readers, TOKEN_HEADER } from './readers.ts'
 
 export interface ConsoleServerInit {
   /** With port 0 the kernel chooses a port. */
@@ -61,6 +64,8 @@ const LIMITS: ConsoleLimits = {
 }
 const MAX_HEADER_BYTES = 8 * 1024
 const MAX_LOGIN_BYTES = 4096
+/** A page that is loaded, or that lost its stream, is open again after a moment. */
+const READ_MS = 60_000
 const TEXT = 'text/plain; charset=utf-8'
 const JSON_TYPE = { 'content-type': 'application/json' }
 const EXPLAIN_PATH = '/api/explain'
@@ -85,6 +90,8 @@ export interface ConsoleServer {
   readonly url: string
   /** How many pages are open. */
   readonly pages: number
+  /** Whether a page is open, or a request was answered within the last minute. */
+  readonly isRead: boolean
   publish(state: ConsoleState): void
   close(): Promise<void>
 }
@@ -108,6 +115,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   let port = listen.port
   let state: ConsoleState | undefined
   let loginAt = -Infinity
+  let answeredAt = -Infinity
   let explainedAt = -Infinity
   let isExplaining = false
 
@@ -120,9 +128,10 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     const admission =
       readers === undefined
         ? admit(asked, { scheme, host: listen.host, port, token, session })
-        : admitReader(asked, await readers.read(asked))
+        : admitReader(asked, await readers.read(asked, request.socket.remoteAddress ?? ''))
     // Its end was not heard of during a review.
     if (response.destroyed) return
+    if (admission.t === 'answer') answeredAt = clock.monotonic()
     if (admission.t === 'answer' && path === EVENTS_PATH && forwarder === undefined) {
       if (streams.add(response)) {
         if (readers !== undefined) endLater(response)
@@ -160,7 +169,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
   const endLater = (response: ServerResponse): void => {
     const done = new AbortController()
     response.once('close', () => done.abort())
-    const end = (): void => void response.end()
+    const end = (): void => streams.end(response)
     void clock.sleep(limits.readerMs, done.signal).then(end, () => undefined)
   }
 
@@ -235,8 +244,11 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     connectionsCheckingInterval: 1000,
     maxHeaderSize: MAX_HEADER_BYTES,
   }
-  const server = tls === undefined ? createServer(options, listener) : tlsServer({ ...options, ...tls }, listener)
-  server.maxConnections = limits.connections
+  const server =
+    tls === undefined
+      ? createServer(options, listener)
+      : tlsServer({ ...options, handshakeTimeout: limits.answerMs, ...tls }, listener)
+  limitConnections(server, limits.connections)
   await listening(server, listen)
   const bound = server.address() as AddressInfo
   port = bound.port
@@ -244,6 +256,9 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
     url: `${scheme}://${formatHostPort({ host: listen.host, port })}/`,
     get pages() {
       return streams.size
+    },
+    get isRead() {
+      return streams.size > 0 || clock.monotonic() - answeredAt < READ_MS
     },
     publish: (next) => {
       state = next
@@ -302,6 +317,54 @@ function listening(server: Server, { host, port }: HostPort): Promise<void> {
     })
     server.listen({ host, port, exclusive: true }, resolve)
   })
+}
+
+interface Connection {
+  readonly socket: Socket
+  readonly address: string
+  /** Requests that are being answered. */
+  requests: number
+}
+
+/**
+ * Where there are too many, the oldest without a request closes, of the address that has the most of them; without one,
+ * the newest closes. A caller that only holds connections does not keep others away.
+ */
+function limitConnections(server: Server, most: number): void {
+  // A TLS connection and the socket below it share the far end.
+  const connections = new Map<string, Connection>()
+  const keyOf = ({ remoteAddress = '', remotePort = 0 }: Socket): string => `${remoteAddress} ${remotePort}`
+  server.on('connection', (socket: Socket) => {
+    const key = keyOf(socket)
+    if (connections.size >= most) {
+      const surplus = surplusOf([...connections.values()])
+      if (surplus === undefined) {
+        socket.destroy()
+        return
+      }
+      connections.delete(keyOf(surplus.socket))
+      surplus.socket.destroy()
+    }
+    const mine = { socket, address: socket.remoteAddress ?? '', requests: 0 }
+    connections.set(key, mine)
+    socket.once('close', () => {
+      if (connections.get(key) === mine) connections.delete(key)
+    })
+  })
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    const connection = connections.get(keyOf(request.socket))
+    if (connection === undefined) return
+    connection.requests += 1
+    response.once('close', () => (connection.requests -= 1))
+  })
+}
+
+function surplusOf(connections: readonly Connection[]): Connection | undefined {
+  const idle = connections.filter(({ requests }) => requests === 0)
+  const counts = new Map<string, number>()
+  for (const { address } of idle) counts.set(address, (counts.get(address) ?? 0) + 1)
+  const most = Math.max(...counts.values())
+  return idle.find(({ address }) => counts.get(address) === most)
 }
 
 type Headers = Readonly<Record<string, string>>

@@ -324,7 +324,11 @@ function seenAt(
   const states = members.map(({ id, state, drained }) => {
     return [clipped(id), drained === true && state === 'in contact' ? 'drained' : state] as const
   })
-  const isRead = published.t === 'known' && published.why === undefined
+  // A service that is not in a shortened list may be there all the same.
+  const isRead =
+    published.t === 'known' &&
+    published.why === undefined &&
+    published.value.servicesCount <= published.value.services.length
   return {
     members: new Map(states),
     problems: new Map(problems.map(({ reason, subject, source }) => [`${reason}: ${subject}`, source])),

@@ -184,7 +184,8 @@ export function consoleNamespaceAccess(namespace: string): readonly ManifestObje
 
 /**
  * Who may read the console: whoever may make a token of this account. The account has no rights, and no pod runs as it.
- * The Role is bound to no one; an administrator needs no binding.
+ * The Role is bound to no one; an administrator needs no binding. A token counts until it ends, an hour at most, also
+ * after the right to make it was taken away.
  */
 export function consoleReaders(namespace: string): readonly ManifestObject[] {
   const metadata = { name: CONSOLE_READER, namespace, labels: partLabels('console') }

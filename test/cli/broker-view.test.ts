@@ -1,10 +1,10 @@
 /** The broker's view: `sealane broker gateways|services` and the source of the console, beside a real broker. */
 import t from 'tap'
 import { planLook } from '../../console/state/state.ts'
-import { brokerSource } from '../../cli/status/console/broker-source.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { brokerSource, publishedReader } from '../../cli/status/console/broker-source.ts'
 import { StorySite } from '../story/site.ts'
 import { eventually } from '../support/eventually.ts'
+import { JumpingClock } from '../support/jumping-clock.ts'
 import { LoopbackBroker } from './loopback-broker.ts'
 import { runCli } from './run-cli.ts'
 
@@ -48,10 +48,11 @@ t.test('members, gateways and services at their broker, running and stopped', as
 
   const output = { answer: () => undefined, remark: () => undefined }
   const context = { signal: new AbortController().signal, output, env: {}, terminal: null }
+  const clock = new JumpingClock()
   const source = brokerSource(
     {
       ...{ kube: undefined, state: broker.state, clusterset: undefined },
-      ...{ everyMs: 2000, timeoutMs: 10_000, clock: new SystemClock() },
+      ...{ everyMs: 2000, timeoutMs: 10_000, clock },
     },
     context,
   )
@@ -80,6 +81,10 @@ t.test('members, gateways and services at their broker, running and stopped', as
   const stopped = await look()
   t.equal(stopped.about.health, 'down')
   t.equal(stopped.problems.rows[0]?.reason, 'BrokerSilent')
+  const kept = await source.facts(context.signal)
+  t.equal(await source.facts(context.signal), kept, 'it is not opened again at once')
+  clock.jump(30_000)
+  t.not(await source.facts(context.signal), kept)
   const { stdout, stderr } = await shown('services')
   t.match(stdout, line, 'from the stored state')
   t.match(stderr, /^no broker runs with /)
@@ -93,4 +98,15 @@ t.test('a clusterset without members', async (t) => {
   const { code, stderr } = await runCli(['broker', 'services', '--state', broker.state, '--clusterset', 'nowhere'])
   t.equal(code, 1)
   t.match(stderr, /nowhere/)
+})
+
+t.test('a broker that answers late about services: the rest is shown, and the last answer stays', async (t) => {
+  const clock = new JumpingClock()
+  const read = publishedReader(clock, 20)
+  const none = { gateways: [], gatewaysCount: 0, services: [], servicesCount: 0 }
+  const late = { published: () => new Promise<never>(() => undefined) }
+  t.match(await publishedReader(clock, 20)(late), { t: 'none', why: /no answer within/ })
+  t.match(await read({ published: () => Promise.resolve(none) }), { t: 'known', value: none })
+  clock.jump(10_000)
+  t.match(await read(late), { t: 'known', value: none, why: /no answer within/ })
 })

@@ -8,9 +8,9 @@ import { request as requestTls } from 'node:https'
 import t, { type Test } from 'tap'
 import { adminOf } from '../../cli/context/cluster-admin.ts'
 import { PlainLogger } from '../../cli/context/output.ts'
-import { isReader } from '../../cli/status/console/cluster-console.ts'
+import { readersOf } from '../../cli/status/console/cluster-console.ts'
 import { type ConsoleServer, type PageFiles, serveConsolePage } from '../../console/server/server.ts'
-import { ANSWER_HEADER, Readers, TOKEN_HEADER } from '../../console/server/readers.ts'
+import { ANSWER_HEADER, TOKEN_HEADER } from '../../console/server/readers.ts'
 import { openKubeApi } from '../../kubeapi/kube/kube-api.ts'
 import { stateOf } from '../console/support/console-facts.ts'
 import { ApiServerProxy } from '../console/support/api-server-proxy.ts'
@@ -44,7 +44,7 @@ async function startPod(t: Test): Promise<Pod> {
   const server = await serveConsolePage({
     ...{ listen: { host: '127.0.0.1', port: 0 }, page: PAGE, clock },
     tls: { cert: Buffer.from(certificate), key: Buffer.from(key) },
-    readers: new Readers({ clock, review: (token, signal) => isReader(admin, token, signal) }),
+    readers: readersOf({ clock, admin }),
     explain: ({ from }) => Promise.resolve({ t: 'failed', why: `asked from ${from.what}` } as never),
   })
   t.teardown(() => server.close())
@@ -66,14 +66,14 @@ async function startReader(t: Test, { api }: Pod): Promise<{ readonly url: strin
   return { url, cli }
 }
 
-interface Asked {
+interface SentRequest {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   /** As it is, without what URL() corrects. */
   readonly path?: string
 }
 
-async function ask(url: string, { method = 'GET', headers = {}, path }: Asked = {}) {
+async function ask(url: string, { method = 'GET', headers = {}, path }: SentRequest = {}) {
   const send = url.startsWith('https:') ? requestTls : request
   const given = path === undefined ? {} : { path }
   const asked = send(url, { method, headers, agent: false, rejectUnauthorized: false, ...given })
@@ -137,7 +137,7 @@ t.test('the address on this machine answers its own page alone, and leads to the
   const pod = await startPod(t)
   const { url } = await startReader(t, pod)
   const { port } = new URL(url)
-  const rows: readonly [what: string, asked: Asked, code: number][] = [
+  const rows: readonly [what: string, asked: SentRequest, code: number][] = [
     ['a name that was turned here', { headers: { host: `evil.example:${port}` } }, 403],
     ['a page of another origin', { headers: { origin: 'https://evil.example' } }, 403],
     ['a script of another site', { path: '/api/state', headers: { 'sec-fetch-site': 'cross-site' } }, 403],
@@ -161,10 +161,12 @@ t.test('a caller of the pod without the token of a reader hears nothing', async 
   const { api, server, clock } = await startPod(t)
   const other = api.issue('sealane-agent')
   const elsewhere = api.issue('sealane-console-reader', 'https://kubernetes.default.svc')
+  const forAYear = api.issue(undefined, undefined, 31_536_000)
+  const over = api.issue(undefined, undefined, -120)
   const reader = api.issue()
   const bearer = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
   const token = (text: string, more = {}) => ({ headers: { [TOKEN_HEADER]: text, ...more } })
-  const rows: readonly [what: string, asked: Asked, code: number][] = [
+  const rows: readonly [what: string, asked: SentRequest, code: number][] = [
     ['nothing', {}, 401],
     ['its stream', { path: '/api/events' }, 401],
     ['its facts', { path: '/api/state' }, 401],
@@ -173,6 +175,8 @@ t.test('a caller of the pod without the token of a reader hears nothing', async 
     ['a made-up token', token('a.b.c'), 401],
     ['a token of another account', token(other), 401],
     ['a token for the API server', token(elsewhere), 401],
+    ['a token that outlives the right to make it', token(forAYear), 401],
+    ['a token that has ended', token(over), 401],
     ['the token in the address', { path: `/api/state?token=${reader}` }, 401],
     ['the token where the API server takes it away', bearer(reader), 401],
     ['the Host of the API server', { headers: { host: 'kubernetes.default.svc' } }, 401],

@@ -117,6 +117,8 @@ t.test('sealane site invite writes the file with mode 0600, and refuses what can
     code: 1,
     stderr: /needs the folder of the site/,
   })
+  const failover = ['verify', '--service', 'shop/web', '--failover']
+  t.match(await runCli([...failover, '--site', out]), { stderr: /needs the folder of the site/ }, 'it drains a gateway')
   const unknown = await runCli(['site', 'invite', 'gw9', '--site', site.file, '--out', site.path('gw9.yaml')])
   t.match(unknown, { code: 1, stderr: /this site has no such Node: expected one of gw, gw2/ })
   t.match(await runCli(['site', 'revoke', 'gw9', '--site', site.file]), { code: 1, stderr: /no node has a cert/ })

@@ -176,7 +176,7 @@ t.test('events: members, services and problems that come and go', async (t) => {
   const facts = brokerFacts({
     takenAt: '2026-11-25T12:00:02.000Z',
     members: [member('milano', { state: 'silent' }), member('oslo'), member('rome'), member('new')],
-    published: { t: 'known', at: NOW, value: { ...value!, services: value!.services.slice(1) } },
+    published: { t: 'known', at: NOW, value: { ...value!, services: value!.services.slice(1), servicesCount: 1 } },
   })
   t.same(
     planLook(facts, first).state.events.rows.map(({ kind, change, subject }) => `${kind} ${change} ${subject}`),
@@ -190,6 +190,10 @@ t.test('events: members, services and problems that come and go', async (t) => {
       'service disappears shop/db',
     ],
   )
+  const shortened = brokerFacts({
+    published: { t: 'known', at: NOW, value: { ...value!, services: value!.services.slice(1) } },
+  })
+  t.same(planLook(shortened, first).state.events.rows, [], 'a service that is not in a shortened list has not gone')
 })
 
 t.test('the page as a person reads it', async (t) => {

@@ -9,10 +9,11 @@ import {
   type PageFiles,
   serveConsolePage,
 } from '../../console/server/server.ts'
-import { runConsole } from '../../console/console.ts'
+import { Readers, TOKEN_HEADER, runConsole } from '../../console/console.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { SECRETS } from '../cli/bundle/planted-secrets.ts'
 import { eventually } from '../support/eventually.ts'
+import { JumpingClock } from '../support/jumping-clock.ts'
 import { consoleFacts, stateOf } from './support/console-facts.ts'
 
 const PAGE: PageFiles = new Map([
@@ -213,6 +214,41 @@ t.test('a client that does not read is dropped, and makes room', async (t) => {
   t.ok(next.said().length < 1 << 20)
 })
 
+t.test('connections that ask nothing give way', async (t) => {
+  const server = await serve(t, { limits: { connections: 3 } })
+  server.publish(stateOf())
+  const stream = await follow(t, server)
+  const { port } = new URL(server.url)
+  const silent = Array.from({ length: 8 }, () => connect(Number(port), '127.0.0.1').on('error', () => undefined))
+  t.teardown(() => silent.forEach((socket) => socket.destroy()))
+  await eventually(() => silent.filter(({ closed }) => closed).length >= 6, { say: 'two are left' })
+  t.equal((await ask(server, '/api/state')).code, 200)
+  t.equal(server.pages, 1, 'an open page stays')
+  t.notOk(stream.response.destroyed)
+})
+
+t.test('what is published while the stream of a reader ends does no harm', async (t) => {
+  const clock = new JumpingClock()
+  const readers = new Readers({ clock, isCandidate: () => true, review: () => Promise.resolve(true) })
+  const server = await serve(t, { clock, readers, limits: { everyMs: 0 } })
+  const state = stateOf()
+  server.publish(state)
+  const asked = request(new URL('/api/events', server.url), {
+    agent: false,
+    headers: { [TOKEN_HEADER]: 'e30.e30.c2ln' },
+  })
+  asked.end()
+  const [response] = (await once(asked, 'response')) as [IncomingMessage]
+  const ended = once(response.resume(), 'end')
+  clock.jump(600_000)
+  for (let i = 0; i < 200; i += 1) {
+    server.publish({ ...state, denied: { ...state.denied, note: `n${i}.` } })
+    await Promise.resolve()
+  }
+  await ended
+  await eventually(() => server.pages === 0)
+})
+
 t.test('a whole console: looks again, and says when it cannot', async (t) => {
   const stopping = new AbortController()
   let look = 0
@@ -243,6 +279,44 @@ t.test('a whole console: looks again, and says when it cannot', async (t) => {
   stopping.abort()
   await ended
   await t.rejects(ask(server, '/'), /ECONNREFUSED/)
+})
+
+t.test('without a reader a console looks seldom, where that was asked for', async (t) => {
+  let rounds = 0
+  class CountingClock extends JumpingClock {
+    override sleep(ms: number, signal: AbortSignal): Promise<void> {
+      if (ms === 5) rounds += 1
+      return super.sleep(ms, signal)
+    }
+  }
+  const clock = new CountingClock()
+  let looks = 0
+  const facts = () => Promise.resolve(((looks += 1), consoleFacts()))
+  const stopping = new AbortController()
+  const opened = Promise.withResolvers<string>()
+  const source = { facts, everyMs: 5, idleMs: 3_600_000 }
+  const ended = runConsole(
+    { listen: { host: '127.0.0.1', port: 0 }, page: PAGE, clock, source, onOpen: opened.resolve },
+    stopping.signal,
+  )
+  const server = { url: await opened.promise } as ConsoleServer
+  const looksInTenRounds = async (): Promise<number> => {
+    const [before, until] = [looks, rounds + 10]
+    await eventually(() => rounds >= until)
+    return looks - before
+  }
+  t.equal(await looksInTenRounds(), 0, 'no one has read it yet')
+  await ask(server, '/api/state')
+  t.ok((await looksInTenRounds()) > 5)
+  const stream = await follow(t, server)
+  clock.jump(61_000)
+  t.ok((await looksInTenRounds()) > 5, 'a page is open')
+  stream.response.destroy()
+  await eventually(async () => (await looksInTenRounds()) === 0)
+  clock.jump(3_600_000)
+  t.equal(await looksInTenRounds(), 1)
+  stopping.abort()
+  await ended
 })
 
 t.test('a port in use: another one where none was named', async (t) => {

@@ -9,7 +9,7 @@ const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
 /**
  * Home-made words in file names and declarations, each with the usual words for it. Terms of other projects stay: a
- * verdict ends a rule of nftables, and an IPv6 group stands for IPv4.
+ * verdict ends a rule of nftables, an IPv6 group stands for IPv4, and a token of Kubernetes has audiences.
  */
 const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp])[] = [
   [/^desks?$/, 'client or store'],
@@ -33,7 +33,7 @@ const HOME_MADE: readonly (readonly [word: RegExp, instead: string, but?: RegExp
   [/^knocks?$/, 'TCP probe', /^(test|bench|demo)\//],
   [/^unmade$/, 'failed', /^(test|bench|demo)\//],
   [/^anew$/, 'again', /^(test|bench|demo)\//],
-  [/^audiences?$/, 'authorization', /^(test|bench|demo)\//],
+  [/^audiences?$/, 'authorization', /^(test|bench|demo|cli\/status\/console|install\/values|kubeapi\/kube)\//],
 ]
 /** Whole names that do not say what they stand for. */
 const WHOLE = /^(Claim|Place|Look|Asked|Standing|Verdict|Holding|Birth|Ground)$/

@@ -237,11 +237,11 @@ async function removePolicy(admin: ClusterAdmin, init: LeaveClusterInit): Promis
   else init.say(`  kept      ${titleOf(PREFER_LOCAL_REF)}  (it was edited after the join)\n`)
 }
 
-/** Removes objects in reverse order of their creation. The namespace takes the rest with it. */
-async function removeObjects(
-  admin: ClusterAdmin,
+/** Removes objects in reverse order of their creation. True if one of them existed. */
+export async function removeObjects(
+  admin: Pick<ClusterAdmin, 'remove'>,
   objects: readonly ManifestObject[],
-  init: LeaveClusterInit,
+  init: Pick<LeaveClusterInit, 'signal' | 'say'>,
 ): Promise<boolean> {
   let any = false
   for (const object of [...objects].reverse()) any = (await removeOne(admin, refOf(object), init)) || any
@@ -249,7 +249,11 @@ async function removeObjects(
 }
 
 /** True if the object existed. */
-async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<boolean> {
+async function removeOne(
+  admin: Pick<ClusterAdmin, 'remove'>,
+  ref: ObjectRef,
+  { signal, say }: Pick<LeaveClusterInit, 'signal' | 'say'>,
+): Promise<boolean> {
   const removed = await admin.remove(ref, signal)
   if (removed) say(`  removed   ${titleOf(ref)}\n`)
   return removed

@@ -30,9 +30,9 @@ import {
   type CommandContext,
   type KubeTarget,
   targetFlags,
+  withAdmin,
   withinTime,
 } from '../../context/context.ts'
-import { withAdmin } from '../../context/with-admin.ts'
 import { withKubeSource } from './console-source.ts'
 
 // The command that a reader runs.
@@ -137,6 +137,8 @@ export interface ServeConsoleInit {
 }
 
 const NO_CALLS = 'The console in the cluster runs no command in pods, so it reads no calls. See: sealane flows'
+/** Listing all objects costs the API server something, and a page that opens is shown the state of now after a moment. */
+const IDLE_MS = 300_000
 const AGAIN = { minMs: 1000, maxMs: 30_000 }
 
 /** Serves until the signal aborts. A cluster that cannot be read yet is tried again. Throws UserError without a page. */
@@ -147,20 +149,72 @@ export async function serveClusterConsole(init: ServeConsoleInit, context: Comma
     const inPod = { ...context, logger }
     const serve = (): Promise<void> =>
       withAdmin(kube, clock, inPod, ({ admin }) => {
-        const readers = new Readers({ clock, review: (token, signal) => isReader(admin, token, signal) })
-        const facts = { flags: '', pages: [], everyMs, timeoutMs, clock, noCalls: NO_CALLS }
+        const readers = readersOf({ clock, admin })
+        const facts = { flags: targetFlags({}), pages: [], everyMs, timeoutMs, clock, noCalls: NO_CALLS }
         const onOpen = (address: string): void => {
           logger.info('the console is up', { address })
           started()
         }
         return withKubeSource(kube, facts, inPod, (source) =>
-          runConsole({ source, page, listen, tls, readers, clock, onOpen }, context.signal),
+          runConsole(
+            { source: { ...source, idleMs: IDLE_MS }, page, listen, tls, readers, clock, onOpen },
+            context.signal,
+          ),
         )
       })
     const onFailure = (error: unknown): void =>
       logger.warn('the cluster cannot be shown; retrying', { reason: 'RoundFailed', why: messageOf(error) })
     await untilDone(serve, { clock, backoff: AGAIN, onFailure }, context.signal)
   })
+}
+
+interface ReviewDeps {
+  readonly clock: Clock
+  readonly admin: Pick<ClusterAdmin, 'create'>
+}
+
+/** Readers whose tokens this API server reviews. */
+export function readersOf({ clock, admin }: ReviewDeps): Readers {
+  return new Readers({
+    clock,
+    isCandidate: (token) => statesReader(token, clock.now()),
+    review: (token, signal) => isReader(admin, token, signal),
+  })
+}
+
+/**
+ * An API server that is asked for it makes a token that lives for a year. Its review accepts that token also after the
+ * right to make it was taken away, so only those that end soon count.
+ */
+const MOST_TOKEN_SECONDS = 3600
+/** By how much the clocks of the API server and this node may differ. */
+const MAX_SKEW_MS = 60_000
+
+/**
+ * Whether a token states that it is one of a reader and lives for an hour at most. Whether that is true, its review
+ * says.
+ */
+export function statesReader(token: string, nowMs: number): boolean {
+  const { aud, sub, iat, exp } = claimsOf(token)
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
+  return (
+    audiences.includes(CONSOLE_AUDIENCE) &&
+    sub === accountName(SYSTEM_NAMESPACE, CONSOLE_READER) &&
+    typeof iat === 'number' &&
+    typeof exp === 'number' &&
+    exp - iat <= MOST_TOKEN_SECONDS &&
+    exp * 1000 > nowMs - MAX_SKEW_MS
+  )
+}
+
+/** The claims of a JSON Web Token (RFC 7519), each of any type. Empty if it has none. */
+function claimsOf(token: string): Readonly<Record<string, unknown>> {
+  try {
+    const claims: unknown = JSON.parse(Buffer.from(token.split('.')[1] ?? '', 'base64url').toString())
+    return typeof claims === 'object' && claims !== null ? { ...claims } : {}
+  } catch {
+    return {}
+  }
 }
 
 interface TokenReviewStatus {
@@ -170,11 +224,7 @@ interface TokenReviewStatus {
 }
 
 /** Asks the API server (TokenReview, authentication.k8s.io/v1). Rejects if there is no answer. */
-export async function isReader(
-  admin: Pick<ClusterAdmin, 'create'>,
-  token: string,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function isReader(admin: Pick<ClusterAdmin, 'create'>, token: string, signal: AbortSignal): Promise<boolean> {
   const review = {
     apiVersion: 'authentication.k8s.io/v1',
     kind: 'TokenReview',

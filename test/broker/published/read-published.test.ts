@@ -1,12 +1,13 @@
 /** What members publish, against records counted one by one, and with more than an answer lists. */
 import fc from 'fast-check'
 import t from 'tap'
-import { MAX_GATEWAYS, MAX_SERVICES, readPublished } from '../../../broker/admin/read-published.ts'
+import { MAX_GATEWAYS, MAX_SERVICES, publishedNow, readPublished } from '../../../broker/admin/read-published.ts'
 import { setTopology } from '../../../broker/records/topology-record.ts'
 import { openMemoryLog } from '../../../broker/store/memory-log.ts'
 import type { MemberRow } from '../../../broker/store/rows.ts'
 import type { Topology } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
+import { JumpingClock } from '../../support/jumping-clock.ts'
 import { anExport, facts } from '../support/harness.ts'
 
 const ROW: MemberRow = {
@@ -127,4 +128,27 @@ t.test('more than an answer lists, and members that are gone', async (t) => {
   t.same([all?.exporters.length, all?.importers.length], [20, 20])
   const stopped = AbortSignal.abort(new Error('no more'))
   await t.rejects(readPublished(log, stopped), /aborted|no more/)
+})
+
+t.test('all who ask at about the same time get one answer', async (t) => {
+  const log = openMemoryLog()
+  const clock = new JumpingClock()
+  const put = (name: string) =>
+    log.transact((tx) => {
+      tx.put('member', 'a', ROW)
+      tx.put('record', `a/ServiceExport/shop/${name}`, { createdAtMs: 1, body: anExport(name).body })
+    })
+  await put('one')
+  const running = publishedNow(log, clock, signal)
+  clock.jump(3_600_000)
+  const [first, second] = await Promise.all([running, publishedNow(log, clock, signal)])
+  t.equal(first, second, 'however long it takes')
+  await put('two')
+  t.equal(await publishedNow(log, clock, signal), first, 'it took long, so it is kept')
+  clock.jump(61_000)
+  t.equal((await publishedNow(log, clock, signal)).servicesCount, 2)
+  clock.jump(61_000)
+  const stopped = publishedNow(log, clock, AbortSignal.abort(new Error('no more')))
+  await t.rejects(stopped, /aborted|no more/)
+  t.equal((await publishedNow(log, clock, signal)).servicesCount, 2, 'a failure is not kept')
 })

@@ -15,7 +15,7 @@ import {
   verifyFromSite,
   verifyService,
 } from '../../../cli/status/verify/verify-session.ts'
-import { siteGateways } from '../../../cli/status/verify/site-gateways.ts'
+import { endLeftDrains, siteGateways } from '../../../cli/status/verify/site-gateways.ts'
 import type { CommandResult, PodCommand } from '../../../kubeapi/kube/http/pod-exec.ts'
 import type { ObjectRef } from '../../../kubeapi/kube/kinds.ts'
 import type { ManifestObject } from '../../../install/values/manifest.ts'
@@ -621,7 +621,7 @@ t.test('a gateway of the site is drained while its service is called', async (t)
     const init = session()
     const drain: Drain = { ...REAL, ...more }
     const side = siteGateways({
-      ...{ id: 's1', admin: site, flags: ' --site s.yaml', say: init.say },
+      ...{ id: 's1', admin: site, flags: ' --site s.yaml', say: init.say, now: () => 0 },
       drain: (at, node, by) => drain.drain(at, node, by),
       undrain: (at, node, by) => drain.undrain(at, node, by),
     })
@@ -656,6 +656,39 @@ t.test('a gateway of the site is drained while its service is called', async (t)
     broken.said,
     /gateway gw1 stays drained: no room\n {2}to end that: sealane gateway undrain gw1 --site s\.yaml/,
   )
+})
+
+t.test('a drain that a killed run has left at a site is ended by the next run', async (t) => {
+  const [site] = pair()
+  obeys(site)
+  const said: string[] = []
+  let nowMs = 0
+  const init = {
+    ...{
+      id: 's1',
+      admin: site,
+      flags: ' --site s.yaml',
+      say: (text: string) => void said.push(text),
+      now: () => nowMs,
+    },
+    ...{ drain: REAL.drain, undrain: REAL.undrain },
+  }
+  const { signal } = new AbortController()
+  const side = siteGateways(init)
+  await side.drain('gw1', { signal, beforeMark: () => side.noteDrained('gw1', signal) })
+  t.same(await endLeftDrains(init, signal), [], 'it may still run')
+  t.match(said.pop(), /another run has drained gateway gw1; .* sealane gateway undrain gw1 --site s\.yaml/)
+  t.equal(await labelOf(site, 'gw1'), 'true')
+  nowMs = 200_000
+  const broken = { ...init, undrain: () => Promise.reject(new Error('no room')) }
+  t.same(await endLeftDrains(broken, signal), [])
+  t.match(said.pop(), /gateway gw1 stays drained: no room/)
+  t.same(await endLeftDrains(init, signal), ['gw1'])
+  t.equal(await labelOf(site, 'gw1'), undefined)
+  t.same(await endLeftDrains(init, signal), [], 'the note has gone')
+  await site.merge({ apiVersion: 'v1', kind: 'Node', name: 'gw2' }, marked('true'))
+  t.same(await endLeftDrains(init, signal), [])
+  t.equal(await labelOf(site, 'gw2'), 'true', 'that of an operator stays')
 })
 
 t.test('a headless service has the families of its pods', async (t) => {

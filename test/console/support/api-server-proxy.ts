@@ -38,8 +38,17 @@ export class ApiServerProxy {
   readonly given: string[] = []
   readonly #issued = new Map<string, Issued>()
 
-  issue(account = 'sealane-console-reader', audience = 'sealane-console'): string {
-    const token = ['e30', randomBytes(60), randomBytes(30)].map((part) => part.toString('base64url')).join('.')
+  issue(account = 'sealane-console-reader', audience = 'sealane-console', seconds = 600): string {
+    const iat = Math.floor(Date.now() / 1000)
+    const sub = userOf(account)
+    const claims = JSON.stringify({
+      aud: [audience],
+      sub,
+      iat,
+      exp: iat + seconds,
+      jti: randomBytes(8).toString('hex'),
+    })
+    const token = ['{}', claims, randomBytes(30)].map((part) => Buffer.from(part).toString('base64url')).join('.')
     this.#issued.set(token, { account, audience })
     return token
   }
@@ -105,7 +114,7 @@ export class ApiServerProxy {
       const { spec } = (await bodyOf(request)) as { spec: { token: string; audiences: readonly string[] } }
       const known = this.#issued.get(spec.token)
       const isValid = known !== undefined && spec.audiences.includes(known.audience)
-      const username = `system:serviceaccount:sealane-system:${known?.account ?? ''}`
+      const username = userOf(known?.account ?? '')
       const found = isValid ? { authenticated: true, user: { username }, audiences: [known.audience] } : {}
       json(response, 201, { kind: 'TokenReview', status: found })
       return
@@ -132,6 +141,10 @@ export class ApiServerProxy {
     response.once('close', () => passed.destroy())
     passed.end()
   }
+}
+
+function userOf(account: string): string {
+  return `system:serviceaccount:sealane-system:${account}`
 }
 
 async function bodyOf(request: IncomingMessage): Promise<unknown> {

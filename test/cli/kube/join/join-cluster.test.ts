@@ -218,7 +218,10 @@ t.test('a cluster that its agent has not looked around in yet is not said to be 
 
 /** Returns the objects after a first join, for a second join to find. */
 async function earlier(): Promise<readonly ManifestObject[]> {
-  const { admin } = await join([node('n1', 'True'), cluster('paris'), gateway()])
+  return objectsOf((await join([node('n1', 'True'), cluster('paris'), gateway()])).admin)
+}
+
+async function objectsOf(admin: InstallingAdmin): Promise<readonly ManifestObject[]> {
   const kinds = [
     ['v1', ['Namespace', 'Node', 'ConfigMap', 'Service', 'ServiceAccount', 'Secret', 'ResourceQuota']],
     ['apps/v1', ['Deployment', 'DaemonSet']],
@@ -267,6 +270,25 @@ t.test('a change is shown, asked about, and made alone', async (t) => {
   t.strictSame(written(dry.admin), [], 'a dry run shows and asks nothing')
   t.match(dry.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway$/m)
   t.equal(questions.length, 2)
+})
+
+t.test('--no-console: what belongs to the console is shown, and goes', async (t) => {
+  const values = { ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled: true } }
+  const before = (await join(await earlier(), () => undefined, { ...AGAIN, values, asked: { console: true } })).admin
+  const there = await objectsOf(before)
+  const isOfConsole = ({ metadata: { labels } }: ManifestObject): boolean =>
+    labels?.['app.kubernetes.io/component'] === 'console'
+  t.ok(there.filter(isOfConsole).length > 5)
+  const kept = await join(there, () => undefined, AGAIN)
+  t.strictSame(written(kept.admin), [], 'it stays where nothing is said about it')
+  const dry = await join(there, () => undefined, { ...AGAIN, asked: { console: false }, dryRun: true })
+  t.match(dry.said, /^ {2}- Deployment sealane-system\/sealane-console$/m)
+  t.strictSame(written(dry.admin), [])
+  const { admin } = await join(there, () => undefined, { ...AGAIN, asked: { console: false } })
+  const left = await objectsOf(admin)
+  t.strictSame(left.filter(isOfConsole), [])
+  t.equal(left.length, there.length - there.filter(isOfConsole).length, 'all else stays')
+  t.ok(written(admin).every((line) => /^remove .*console/.test(line)))
 })
 
 const DEFAULT_POLICY = { apiVersion: OURS, kind: 'ClusterTrafficPolicy', name: 'default' }
