@@ -4,15 +4,17 @@
  * two never move it apart.
  */
 import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
-import { isClearlyLess } from '../../../model/lanes/lanes.ts'
+import { FULL_LOAD_MS, isClearlyLess } from '../../../model/lanes/lanes.ts'
 
 /** A way on which the link could be: both ends are bound there. */
 export interface RelayWay {
   readonly at: AddressPort
   /** It goes over port 443. */
   readonly isWeb: boolean
-  /** relayCostMs(). Undefined: not known. */
+  /** relayCostMs() without the load. Undefined: not known. */
   readonly costMs: number | undefined
+  /** The load that the relay states, from 0 to 1. Absent: none. */
+  readonly load?: number
 }
 
 export interface MovingLink {
@@ -107,7 +109,10 @@ function longer(pauseMs: number): number {
   return Math.min(2 * pauseMs, LONGEST_MOVE_PAUSE_MS)
 }
 
-/** The best way that is worth a move from where the link is, and for how long it has to be that. */
+/**
+ * The best way that is worth a move from where the link is, and for how long it has to be that. Load keeps links away from
+ * a relay, and drives none away: otherwise all links of a relay would leave it together, and come back together.
+ */
 function betterWay({ at, ways }: MovingLink): { readonly at: AddressPort; readonly afterMs: number } | undefined {
   const present = ways.find((way) => sameAddressPort(way.at, at))
   if (present === undefined) return undefined
@@ -118,8 +123,9 @@ function betterWay({ at, ways }: MovingLink): { readonly at: AddressPort; readon
   }
   const { costMs: presentMs } = present
   if (presentMs === undefined) return undefined
-  const nearer = datagrams.flatMap(({ at: place, costMs }) => {
-    return costMs !== undefined && isClearlyLess(costMs, presentMs) ? [{ place, costMs }] : []
+  const nearer = datagrams.flatMap(({ at: place, costMs: tripsMs, load = 0 }) => {
+    const costMs = (tripsMs ?? Infinity) + FULL_LOAD_MS * load
+    return isClearlyLess(costMs, presentMs) ? [{ place, costMs }] : []
   })
   const [nearest] = nearer.sort((a, b) => a.costMs - b.costMs)
   return nearest === undefined ? undefined : { at: nearest.place, afterMs: WAY_NEARER_MS }

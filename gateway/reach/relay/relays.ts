@@ -245,9 +245,8 @@ export class Relays {
       const ways = (places.get(key) ?? []).map((place) => {
         const relay = relayOf(place.at, relays)
         const { load } = relay?.relayCosts ?? {}
-        const costMs =
-          relay && linkCostMs({ identity: relay.identity, ...(load === undefined ? {} : { load }) }, own, link)
-        return { at: place.at, isWeb: isWebPlace(place.at), costMs }
+        const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)
+        return { at: place.at, isWeb: isWebPlace(place.at), costMs, ...(load === undefined ? {} : { load }) }
       })
       return [{ key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }]
     })

@@ -6,6 +6,8 @@ import { type RelayCosts, encodeRelayCosts, isClearlyLess } from '../../../model
 
 /** A measurement has to differ for so long before another number is stated. */
 export const COST_STAYS_MS = 30_000
+/** The load that an earlier run of the process stated is stated for so long before this one has measured any. */
+export const RESTORED_LOAD_MS = 30_000
 /** A relay that is not measured any more is stated for so long: its link may come back. */
 export const COST_KEPT_MS = 60_000
 /** A load has to differ by so much. */
@@ -23,10 +25,14 @@ interface StatedCost {
 export class StatedCosts {
   readonly #rtts = new Map<string, StatedCost>()
   #load: { value: number; differsSinceMs: number | undefined } | undefined
+  #restoredMs = -Infinity
 
   /** Takes what this gateway has stated before. Call it before the first look. */
-  restore({ rttMs }: RelayCosts, nowMs: number): void {
+  restore({ rttMs, load }: RelayCosts, nowMs: number): void {
     for (const [mark, ms] of rttMs) this.#rtts.set(mark, { ms, differsSinceMs: undefined, measuredMs: nowMs })
+    if (load === undefined) return
+    this.#load = { value: load, differsSinceMs: undefined }
+    this.#restoredMs = nowMs
   }
 
   /** Takes the round trips measured now, by relayMark(), and the load if this gateway relays. Returns capabilities. */
@@ -56,9 +62,11 @@ export class StatedCosts {
 
   #takeLoad(load: number | undefined, nowMs: number): void {
     if (load === undefined) {
-      this.#load = undefined
+      // A relay that begins again takes its first pairs after a moment.
+      if (nowMs - this.#restoredMs >= RESTORED_LOAD_MS) this.#load = undefined
       return
     }
+    this.#restoredMs = -Infinity
     const known = (this.#load ??= { value: load, differsSinceMs: undefined })
     const differs = Math.abs(load - known.value) >= LOAD_DIFFERS
     known.differsSinceMs = differs ? (known.differsSinceMs ?? nowMs) : undefined

@@ -13,7 +13,7 @@ import { formatAddressPort, parseAddressPort } from '../../../../model/addresses
 
 const WEB = parseAddressPort('127.0.0.1:9000')
 const [OSLO, RIGA] = [parseAddressPort('203.0.113.1:4601'), parseAddressPort('203.0.113.2:4605')]
-const way = (at: typeof WEB, costMs?: number) => ({ at, isWeb: at === WEB, costMs })
+const way = (at: typeof WEB, costMs?: number, load = 0) => ({ at, isWeb: at === WEB, costMs, load })
 
 function story(base: Partial<MovingLink>) {
   const moves = new RelayMoves()
@@ -57,6 +57,26 @@ t.test('to a relay that is clearly nearer', async (t) => {
     t.equal(look(WAY_NEARER_MS - 1), '', say)
     t.equal(look(WAY_NEARER_MS), moves ? formatAddressPort(RIGA) : '', say)
   }
+})
+
+t.test('load holds links back, and they do not swing together', async (t) => {
+  const moves = new RelayMoves()
+  const links = Array.from({ length: 10 }, (_, i) => ({ key: `link${i}`, at: OSLO }))
+  const moved: string[] = []
+  for (let nowMs = 0; nowMs < 20 * MOVES_APART_MS; nowMs += 1000) {
+    const load = links.filter(({ at }) => at === RIGA).length / links.length
+    const ways = [way(OSLO, 60, 1 - load), way(RIGA, 30, load)]
+    const looked = moves.look(
+      links.map(({ key, at }) => ({ key, isUp: true, isMover: true, at, ways })),
+      nowMs,
+    )
+    for (const [key, to] of looked) moved.push(`${key} ${formatAddressPort(to)}`)
+    for (const link of links) link.at = looked.get(link.key) ?? link.at
+  }
+  t.equal(moved.length, links.length, moved.join(', '))
+  const look = story({ at: OSLO, ways: [way(OSLO, 60), way(RIGA, 30, 0.8)] })
+  look(0)
+  t.equal(look(WAY_NEARER_MS), '', 'a full one draws none')
 })
 
 t.test('one end moves the link', async (t) => {

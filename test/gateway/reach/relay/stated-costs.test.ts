@@ -1,6 +1,11 @@
 /** What a gateway states of relays changes rarely. */
 import t from 'tap'
-import { COST_KEPT_MS, COST_STAYS_MS, StatedCosts } from '../../../../gateway/reach/relay/stated-costs.ts'
+import {
+  COST_KEPT_MS,
+  COST_STAYS_MS,
+  RESTORED_LOAD_MS,
+  StatedCosts,
+} from '../../../../gateway/reach/relay/stated-costs.ts'
 
 const MARK = 'AAAAAAAAAAAAAAAA'
 const rtt = (ms: number) => ({ rttMs: new Map([[MARK, ms]]) })
@@ -32,6 +37,17 @@ t.test('a process that starts again states what was stated', async (t) => {
   costs.restore(rtt(20), 0)
   t.strictSame(costs.look(none, 1), stated(20))
   t.strictSame(costs.look(rtt(25), 2), stated(20))
+})
+
+t.test('a relay that starts again states its load before it has measured any', async (t) => {
+  const costs = new StatedCosts()
+  costs.restore({ ...none, load: 0.8 }, 0)
+  t.strictSame(costs.look(none, 1), ['relay-load-8'], 'it does not serve yet')
+  t.strictSame(costs.look({ ...none, load: 0 }, 1000), ['relay-load-8'], 'its pairs come back')
+  t.strictSame(costs.look({ ...none, load: 0 }, 1000 + COST_STAYS_MS), ['relay-load-0'])
+  const withdrawn = new StatedCosts()
+  withdrawn.restore({ ...none, load: 0.8 }, 0)
+  t.strictSame(withdrawn.look(none, RESTORED_LOAD_MS), [], 'it relays no longer')
 })
 
 t.test('the load of a relay', async (t) => {
