@@ -219,7 +219,9 @@ export class Relays {
   /** What this node states of relays from now on: how far those are that it may ask, and its load if it is one. */
   #stateCosts(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): void {
     const load = this.#serving?.server.load()
-    const isAsking = lanes.length > 0 && isSeeking(world, own)
+    // Relays carry transit links whatever calls this node.
+    const isTransit = lanes.some(({ links }) => links.some(({ via }) => via !== undefined))
+    const isAsking = lanes.length > 0 && (isTransit || isSeeking(world, own))
     const rttMs = isAsking ? relayTrips(world, lanes) : new Map<string, number>()
     if (this.#statedMs === -Infinity) {
       // What an earlier run of the process stated holds until something else has been measured.
