@@ -7,6 +7,7 @@ import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { encodeRelayCosts, relayMark } from '../../../../model/lanes/lanes.ts'
+import { Stage } from '../../support/stage.ts'
 import { key, world } from '../../support/worlds.ts'
 
 t.test('a plan without a relay costs nothing for each link', async (t) => {
@@ -53,6 +54,28 @@ t.test('a gateway that seeks relays, or has transit links, states how far they a
   const spoke = stating({ isHidden: false, roma: { hidden: false, via: ['oslo'] } })
   spoke.planned(12.4)
   t.strictSame(spoke.stated(), twelve, 'it can be called, and only relays may carry its link')
+})
+
+t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {
+  const stage = new Stage(t)
+  stage.start()
+  await stage.until(() => stage.ownEndpoint() !== undefined, 'the Endpoint is there')
+  await stage.stop()
+  const before = stage.ownEndpoint()
+  if (before === undefined) throw new Error('no Endpoint')
+  const [costs] = encodeRelayCosts({ rttMs: new Map([[relayMark(key('oslo')), 12]]) })
+  if (costs === undefined) throw new Error('no costs')
+  const spec = { ...before.spec, capabilities: [...before.spec.capabilities, costs] }
+  await stage.objects.apply({ ...before, spec }, AbortSignal.timeout(10_000))
+  const written: boolean[] = []
+  const ends = stage.objects.cache('Endpoint').onChange(() => {
+    written.push(stage.ownEndpoint()?.spec.capabilities.includes(costs) === true)
+  })
+  stage.start()
+  await stage.passSlowly(3000)
+  ends()
+  t.notOk(written.includes(false), written.join(' '))
+  t.ok(stage.ownEndpoint()?.spec.capabilities.includes(costs))
 })
 
 /** Milano with a link with oslo, which relays, and one with roma. */
