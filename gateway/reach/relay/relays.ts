@@ -61,8 +61,17 @@ import {
 import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
 import { type MovingLink, RelayMoves } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
-import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
+import {
+  type WebLink,
+  type WebSince,
+  type WebUse,
+  isWebPlace,
+  planWebUse,
+  webSince,
+  webWants,
+} from '../web/plan-web-use.ts'
 import { WebRelays } from '../web/web-relays.ts'
+import { triesSince } from './punch.ts'
 import { RelayServer } from './relay-server.ts'
 
 export interface RelaysInit {
@@ -130,8 +139,8 @@ export class Relays {
   readonly #calls: RelayCalls
   readonly #web: WebRelays
   #webUses: ReadonlyMap<string, WebUse> = new Map()
-  /** Since when links are up over port 443, or left it a short time ago, by linkKey(). */
-  #webSince: ReadonlyMap<string, number> = new Map()
+  /** Links that are up over port 443, or left it a short time ago, by linkKey(). */
+  #webSince: ReadonlyMap<string, WebSince> = new Map()
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
@@ -325,9 +334,9 @@ export class Relays {
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webSince = new Map(
-      links.flatMap(({ key, state, at }) => {
-        const since = this.#webSince.get(key) ?? (state === 'up' && isWebPlace(at) ? nowMs : undefined)
-        return since === undefined || !this.#webUses.has(key) ? [] : [[key, since] as const]
+      links.flatMap((link) => {
+        const since = webSince(link, this.#webSince.get(link.key), nowMs)
+        return since === undefined || !this.#webUses.has(link.key) ? [] : [[link.key, since] as const]
       }),
     )
     return webWants(links, this.#webUses, nowMs)
@@ -335,9 +344,11 @@ export class Relays {
 
   /** Links that are over port 443 now, or were a short time ago: their proven places are to stay. */
   #probedWebLinks({ webLinks }: Planned): readonly ProbedLink[] {
+    const { clock } = this.#deps
+    const [nowMs, wallMs] = [clock.monotonic(), clock.now()]
     return webLinks.flatMap(({ key, remoteLane, identity }) => {
-      const sinceMs = this.#webSince.get(key)
-      return sinceMs === undefined ? [] : [{ key, remoteLane, identity, sinceMs }]
+      const { sinceMs } = this.#webSince.get(key) ?? {}
+      return sinceMs === undefined ? [] : [{ key, remoteLane, identity, sinceMs: triesSince(sinceMs, nowMs, wallMs) }]
     })
   }
 
