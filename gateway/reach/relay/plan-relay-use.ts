@@ -97,11 +97,19 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
     // The relay that carries the link stays until the link has moved.
     const carrier = sorted.find(({ address }) => isAt(link, address))
     const isTransit = via === undefined ? {} : ({ isTransit: true } as const)
-    return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay) => {
-      return { key, remoteLane, identity, relay, ...isTransit }
+    return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay, i) => {
+      const want: RelayWant = { key, remoteLane, identity, relay, ...isTransit }
+      return { want, turn: relay === carrier ? 0 : i + 1 }
     })
   })
-  return wants.slice(0, MOST_WANTS)
+  return firstTurns(wants)
+}
+
+/** At most MOST_WANTS: what carries links now, then the first relay of each link, then the second ones, and so on. */
+function firstTurns(wants: readonly { readonly want: RelayWant; readonly turn: number }[]): readonly RelayWant[] {
+  if (wants.length <= MOST_WANTS) return wants.map(({ want }) => want)
+  const first = new Set([...wants].sort((a, b) => a.turn - b.turn).slice(0, MOST_WANTS))
+  return wants.filter((one) => first.has(one)).map(({ want }) => want)
 }
 
 const NO_COSTS: RelayCosts = { rttMs: new Map() }
