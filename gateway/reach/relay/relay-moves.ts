@@ -36,6 +36,8 @@ export const WAY_NEARER_MS = 30_000
 export const MOVES_APART_MS = 60_000
 /** The far end has to follow within this time, and the link has to stay up for it. */
 export const MOVE_SETTLES_MS = 5000
+/** The link has to stay at the other relay for so long: a far end that has not followed draws it back with a packet. */
+export const MOVE_STAYS_MS = 2000
 /** The pause after a move that failed doubles with each one, up to this. */
 export const LONGEST_MOVE_PAUSE_MS = 1_800_000
 
@@ -49,6 +51,8 @@ interface Move {
   readonly movedMs: number
   /** The last move is not over yet. */
   readonly isMoving: boolean
+  /** Since when the link has been at the other relay in this move. Undefined: it is not there. */
+  readonly thereSinceMs?: number | undefined
   readonly pauseMs: number
 }
 
@@ -80,7 +84,7 @@ export class RelayMoves {
   /** When to look again, in milliseconds of the monotonic clock. Infinity: no link waits. */
   get dueMs(): number {
     const due = [...this.#moves.values()].map((move) => {
-      if (move.isMoving) return move.movedMs + MOVE_SETTLES_MS
+      if (move.isMoving) return settledMs(move)
       return move.to === undefined ? Infinity : Math.max(move.sinceMs + move.afterMs, move.movedMs + move.pauseMs)
     })
     return Math.min(Infinity, ...due)
@@ -92,9 +96,10 @@ function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
   if (before.isMoving) {
     // A path that loses all packets shows only after some missed probes, when the link is there already.
     if (!isUp) return { ...before, to: undefined, isMoving: false, pauseMs: longer(before.pauseMs) }
-    if (nowMs - before.movedMs < MOVE_SETTLES_MS) return before
     const isThere = before.to !== undefined && sameAddressPort(at, before.to)
-    return { ...before, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
+    const move = { ...before, thereSinceMs: isThere ? (before.thereSinceMs ?? nowMs) : undefined }
+    if (nowMs < settledMs(move)) return move
+    return { ...move, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
   }
   const better = isUp && link.isMover ? betterWay(link) : undefined
   if (better === undefined) return { ...before, to: undefined }
@@ -102,7 +107,13 @@ function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
   const sinceMs = isSame ? before.sinceMs : nowMs
   const { at: to, afterMs } = better
   const isDue = nowMs - sinceMs >= afterMs && nowMs - before.movedMs >= before.pauseMs
-  return { ...before, to, sinceMs, afterMs, ...(isDue ? { movedMs: nowMs, isMoving: true } : {}) }
+  const began = isDue ? { movedMs: nowMs, isMoving: true, thereSinceMs: undefined } : {}
+  return { ...before, ...{ to, sinceMs, afterMs }, ...began }
+}
+
+/** When it is known whether the link has moved. */
+function settledMs({ movedMs, thereSinceMs = -Infinity }: Move): number {
+  return Math.max(movedMs + MOVE_SETTLES_MS, thereSinceMs + MOVE_STAYS_MS)
 }
 
 function longer(pauseMs: number): number {

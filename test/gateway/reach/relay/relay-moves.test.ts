@@ -4,6 +4,7 @@ import t from 'tap'
 import {
   MOVES_APART_MS,
   MOVE_SETTLES_MS,
+  MOVE_STAYS_MS,
   type MovingLink,
   RelayMoves,
   WAY_NEARER_MS,
@@ -101,6 +102,23 @@ t.test('a move that fails is tried again after pauses that grow', async (t) => {
   const [first = 0, second = 0, third = 0] = moved
   t.ok(second - first >= 2 * MOVES_APART_MS)
   t.ok(third - second >= 4 * MOVES_APART_MS)
+})
+
+t.test('a move has failed if the far end draws the link back', async (t) => {
+  const startMs = WAY_PROVEN_MS
+  const again = (...looks: readonly (readonly [ms: number, at: typeof WEB])[]): number => {
+    const look = story({ at: WEB, ways: [way(OSLO), way(WEB)] })
+    look(0)
+    look(startMs)
+    for (const [ms, at] of looks) look(startMs + ms, { at })
+    let nowMs = startMs + MOVE_SETTLES_MS + MOVE_STAYS_MS
+    while (look(nowMs) === '') nowMs += 1000
+    return nowMs - startMs
+  }
+  const drawn = [0, 1, 2, 3, 4].flatMap((i) => [[900 * i + 400, OSLO] as const, [900 * i + 800, WEB] as const])
+  t.equal(again(...drawn, [4900, OSLO], [5000, OSLO], [5600, WEB]), 2 * MOVES_APART_MS, 'it was there for a moment')
+  t.equal(again(...drawn, [4900, OSLO], [6900, OSLO]), MOVES_APART_MS, 'the far end has followed late')
+  t.equal(again([400, OSLO], [5000, OSLO], [5600, WEB]), MOVES_APART_MS, 'it left later')
 })
 
 t.test('whatever is measured, a link moves at most once in a minute', async () => {
