@@ -63,13 +63,19 @@ const NO_MOVE: Move = {
 
 export class RelayMoves {
   #moves: ReadonlyMap<string, Move> = new Map()
+  #failed: readonly { readonly key: string; readonly at: AddressPort }[] = []
 
   /** Takes all links. Returns where links are to be moved now, by MovingLink.key. */
   look(links: readonly MovingLink[], nowMs: number): ReadonlyMap<string, AddressPort> {
+    const failed: { readonly key: string; readonly at: AddressPort }[] = []
+    this.#failed = failed
     this.#moves = new Map(
       links.flatMap((link) => {
         const before = this.#moves.get(link.key)
         const move = nextMove(link, before ?? NO_MOVE, nowMs)
+        // A move that succeeded leaves the shortest pause.
+        const hasFailed = before?.isMoving === true && !move.isMoving && move.pauseMs > MOVES_APART_MS
+        if (hasFailed && before.to !== undefined) failed.push({ key: link.key, at: before.to })
         return before === undefined && move.to === undefined ? [] : [[link.key, move] as const]
       }),
     )
@@ -79,6 +85,11 @@ export class RelayMoves {
       if (move?.isMoving === true && move.to !== undefined && !sameAddressPort(at, move.to)) moving.set(key, move.to)
     }
     return moving
+  }
+
+  /** Links whose move failed at the last look, and where they were to go. */
+  get failed(): readonly { readonly key: string; readonly at: AddressPort }[] {
+    return this.#failed
   }
 
   /** When to look again, in milliseconds of the monotonic clock. Infinity: no link waits. */

@@ -263,7 +263,9 @@ export class Relays {
     })
     const before = this.#moving
     this.#moving = this.#moves.look(moving, nowMs)
-    if ([...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
+    const { failed } = this.#moves
+    for (const { key, at } of failed) this.#calls.failed(key, at)
+    if (failed.length > 0 || [...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
   }
 
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {

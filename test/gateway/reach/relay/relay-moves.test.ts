@@ -121,6 +121,18 @@ t.test('a move has failed if the far end draws the link back', async (t) => {
   t.equal(again([400, OSLO], [5000, OSLO], [5600, WEB]), MOVES_APART_MS, 'it left later')
 })
 
+t.test('it says which relay a failed move has shown to be dead', async (t) => {
+  const moves = new RelayMoves()
+  const link = { key: 'roma', isUp: true, at: WEB, isMover: true, ways: [way(OSLO), way(WEB)] }
+  moves.look([link], 0)
+  moves.look([link], WAY_PROVEN_MS)
+  t.strictSame(moves.failed, [])
+  moves.look([{ ...link, isUp: false }], WAY_PROVEN_MS + 3000)
+  t.strictSame(moves.failed, [{ key: 'roma', at: OSLO }])
+  moves.look([{ ...link, isUp: false }], WAY_PROVEN_MS + 3100)
+  t.strictSame(moves.failed, [], 'once')
+})
+
 t.test('whatever is measured, a link moves at most once in a minute', async () => {
   const cost = fc.option(fc.integer({ min: 0, max: 300 }), { nil: undefined })
   const look = fc.record({ ms: fc.integer({ min: 1, max: 20_000 }), oslo: cost, riga: cost, isUp: fc.boolean() })
