@@ -4,7 +4,10 @@
  * two never move it apart.
  */
 import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
-import { FULL_LOAD_MS, isClearlyLess } from '../../../model/lanes/lanes.ts'
+import { FULL_LOAD_MS, type RelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
+import type { RelayPlace } from '../../world/world.ts'
+import { isWebPlace } from '../web/plan-web-use.ts'
+import { type LinkInUse, isRelayPlace, linkCostMs, relayOf } from './plan-relay-use.ts'
 
 /** A way on which the link could be: both ends are bound there. */
 export interface RelayWay {
@@ -26,6 +29,31 @@ export interface MovingLink {
   readonly isMover: boolean
   /** Best first. */
   readonly ways: readonly RelayWay[]
+}
+
+interface MovingInit {
+  readonly links: readonly LinkInUse[]
+  /** Where relays take packets of links, by linkKey(). */
+  readonly places: ReadonlyMap<string, readonly RelayPlace[]>
+  /** What this gateway states of relays, and the name of its Endpoint. */
+  readonly own: RelayCosts
+  readonly ownEndpoint: string
+}
+
+/** All links. One that no relay carries now has no ways: its pauses are still remembered. */
+export function movingLinks({ links, places, own, ownEndpoint }: MovingInit): MovingLink[] {
+  const relays = links.filter((link) => link.relays === true)
+  return links.map((link) => {
+    const { key, state, at, endpoint } = link
+    const isRelayed = at !== undefined && isRelayPlace(at)
+    const ways = (isRelayed ? (places.get(key) ?? []) : []).map((place) => {
+      const relay = relayOf(place.at, relays)
+      const { load } = relay?.relayCosts ?? {}
+      const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)
+      return { at: place.at, isWeb: isWebPlace(place.at), costMs, ...(load === undefined ? {} : { load }) }
+    })
+    return { key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }
+  })
 }
 
 /** Both ends have to be bound for so long at a relay that takes a link over from port 443. */

@@ -49,17 +49,9 @@ import {
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import {
-  type LinkInUse,
-  MOST_WANTS,
-  type RelayWant,
-  isRelayPlace,
-  linkCostMs,
-  planRelayUse,
-  relayOf,
-} from './plan-relay-use.ts'
+import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
-import { type MovingLink, RelayMoves } from './relay-moves.ts'
+import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
 import {
   type WebLink,
@@ -221,7 +213,12 @@ export class Relays {
     this.#stateCosts(world, own, hasRelay ? lanes : [])
     const wants = hasRelay ? this.#choose(world, own, lanes) : []
     this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
-    if (!hasRelay) [this.#triesDirect, this.#upAt, this.#moving] = [new Set(), new Map(), new Map()]
+    if (!hasRelay) {
+      this.#triesDirect = new Set()
+      this.#upAt = new Map()
+      // A move that is due would otherwise ask for one plan after the other.
+      this.#moving = this.#moves.look([], world.monotonicMs)
+    }
     this.#loop.poke()
   }
 
@@ -248,19 +245,8 @@ export class Relays {
 
   /** Takes the links with their present places. Returns those that move from one relay to another one now. */
   #lookAtMoves(links: readonly LinkInUse[], ownEndpoint: string, nowMs: number): void {
-    const relays = links.filter((link) => link.relays === true)
-    const [places, own] = [this.#relayPlaces(), decodeRelayCosts(this.#stated)]
-    const moving = links.flatMap((link): MovingLink[] => {
-      const { key, state, at, endpoint } = link
-      if (at === undefined || !isRelayPlace(at)) return []
-      const ways = (places.get(key) ?? []).map((place) => {
-        const relay = relayOf(place.at, relays)
-        const { load } = relay?.relayCosts ?? {}
-        const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)
-        return { at: place.at, isWeb: isWebPlace(place.at), costMs, ...(load === undefined ? {} : { load }) }
-      })
-      return [{ key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }]
-    })
+    const own = decodeRelayCosts(this.#stated)
+    const moving = movingLinks({ links, places: this.#relayPlaces(), own, ownEndpoint })
     const before = this.#moving
     this.#moving = this.#moves.look(moving, nowMs)
     const { failed } = this.#moves

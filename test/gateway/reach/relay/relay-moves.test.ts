@@ -9,7 +9,9 @@ import {
   RelayMoves,
   WAY_NEARER_MS,
   WAY_PROVEN_MS,
+  movingLinks,
 } from '../../../../gateway/reach/relay/relay-moves.ts'
+import { relayMark } from '../../../../model/lanes/lanes.ts'
 import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/address-port.ts'
 
 const WEB = parseAddressPort('127.0.0.1:9000')
@@ -119,6 +121,47 @@ t.test('a move has failed if the far end draws the link back', async (t) => {
   t.equal(again(...drawn, [4900, OSLO], [5000, OSLO], [5600, WEB]), 2 * MOVES_APART_MS, 'it was there for a moment')
   t.equal(again(...drawn, [4900, OSLO], [6900, OSLO]), MOVES_APART_MS, 'the far end has followed late')
   t.equal(again([400, OSLO], [5000, OSLO], [5600, WEB]), MOVES_APART_MS, 'it left later')
+})
+
+t.test('which ways links have', async (t) => {
+  const relay = (cluster: string, change: object) => {
+    const base = {
+      key: cluster,
+      remoteLane: 0,
+      cluster,
+      endpoint: `${cluster}.gw-lane0`,
+      identity: `${cluster}-identity`,
+    }
+    return { ...base, hidden: false, state: 'up' as const, ...change }
+  }
+  const rtts = (ms: number) => ({ rttMs: new Map([[relayMark('oslo-identity'), ms]]) })
+  const at = (address: string) => parseAddressPort(`${address}:4500`)
+  const oslo = relay('oslo', { relays: true, at: at('203.0.113.1'), relayCosts: { rttMs: new Map(), load: 0.8 } })
+  const looked = (where: typeof WEB) => {
+    const roma = relay('roma', { at: where, relayCosts: rtts(20) })
+    const places = new Map([['roma', [OSLO, WEB].map((place) => ({ cluster: 'oslo', at: place }))]])
+    return movingLinks({ links: [oslo, roma], places, own: rtts(10), ownEndpoint: 'paris.gw-lane0' }).at(1)
+  }
+  t.strictSame(
+    looked(OSLO)?.ways,
+    [
+      { at: OSLO, isWeb: false, costMs: 30, load: 0.8 },
+      { at: WEB, isWeb: true, costMs: undefined },
+    ],
+    'load does not count as distance',
+  )
+  t.ok(looked(OSLO)?.isMover)
+  t.strictSame(looked(at('192.0.2.1'))?.ways, [], 'no relay carries it')
+})
+
+t.test('a link that leaves its relay for a moment keeps its pauses', async (t) => {
+  const look = story({ at: WEB, ways: [way(OSLO), way(WEB)] })
+  look(0)
+  look(WAY_PROVEN_MS)
+  look(WAY_PROVEN_MS + 3000, { isUp: false })
+  look(20_000, { at: parseAddressPort('192.0.2.1:4500'), ways: [] })
+  for (let nowMs = 21_000; nowMs < WAY_PROVEN_MS + 2 * MOVES_APART_MS; nowMs += 1000) t.equal(look(nowMs), '')
+  t.equal(look(WAY_PROVEN_MS + 2 * MOVES_APART_MS), formatAddressPort(OSLO))
 })
 
 t.test('it says which relay a failed move has shown to be dead', async (t) => {
