@@ -164,10 +164,10 @@ async function packetsPerSecond(
   octets: number,
   seconds: number,
 ): Promise<number> {
-  const before = await received(receiver)
   const args = [...ends, '-u', '-b', '0', '-l', String(octets), '-t', String(seconds)]
   // iperf3 takes one client at a time, and says so for a moment after the one before.
   for (let left = 10; ; left -= 1) {
+    const before = await received(receiver)
     const { code, stdout, stderr } = await sender.tryExec('iperf3', args, { timeoutMs: (seconds + 20) * 1000 })
     if (code === 0) return ((await received(receiver)) - before) / seconds
     if (left === 0) throw new Error(`iperf3: ${stdout.slice(-300)} ${stderr}`)

@@ -178,7 +178,9 @@ export class LaneLoop {
     // Set only now, so that a reader of the plan finds the probers of its peers.
     this.#phase.planned(plan, up)
 
-    await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
+    // The first plan restores what the Endpoint states of relays, so the world has not had it yet.
+    const { statedCosts = [] } = this.#init.relays?.known ?? {}
+    await round.attempt(() => this.#endpoints.write({ ...world, laneStates, statedCosts }, signal))
     metrics.laneMtu.reset()
     for (const lane of lanes) metrics.laneMtu.set(lane.mtu, laneLabels(lane))
     if (nextAtMs !== undefined) this.#requests.wakeAt(nextAtMs)

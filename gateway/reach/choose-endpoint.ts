@@ -232,7 +232,8 @@ function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
 
 /**
  * The call through a relay that is due, undefined if none is. The first turn of a link that went down keeps the
- * session, which works over the next relay at once, and is not that of the relay which it used.
+ * session, which works over the next relay at once, and is not that of the relay which it used, unless all others have
+ * failed.
  */
 function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const { relays = [], health, monotonicMs, link } = init
@@ -243,7 +244,9 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   if (elapsedMs < afterMs) return undefined
   const turn = Math.floor((elapsedMs - afterMs) / RELAY_TURN_MS)
   if (turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0) return undefined
-  const other = turn === 0 ? relays.find(({ at }) => !sameAddressPort(at, init.upAt ?? link?.at)) : undefined
+  // A move may just have shown that nothing comes through the other relay.
+  const usable = turn === 0 ? relays.filter(({ failed }) => failed === undefined) : []
+  const other = usable.find(({ at }) => !sameAddressPort(at, init.upAt ?? link?.at)) ?? usable[0]
   const place = other ?? relays[turn % relays.length]
   if (place === undefined) return undefined
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))

@@ -50,6 +50,8 @@ export interface RelayPlace {
   /** The member whose gateway relays. */
   readonly cluster: string
   readonly at: AddressPort
+  /** Packets of the link got no answer there a short time ago. */
+  readonly failed?: true
 }
 
 export interface GatewayWorld {

@@ -10,8 +10,11 @@ export interface RelayCosts {
   readonly load?: number
 }
 
-/** A gateway states its round trip to so many relays: the nearest ones. */
-export const MAX_RELAY_RTTS = 8
+/**
+ * A gateway states its round trip to so many relays: the nearest ones. Two ends that are far apart state the same ones only
+ * if there are few others. MAX_CAPABILITIES bounds the number.
+ */
+export const MAX_RELAY_RTTS = 16
 /** Longer ones are stated as this. */
 export const MAX_RELAY_RTT_MS = 9999
 /** The load is stated in tenths. */

@@ -88,7 +88,7 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
   const { links, ownEndpoint, hidden, keeps, worth, mayRelay = () => true, ownCosts = NO_COSTS } = init
   const relays = usableRelays(links)
   if (relays.length === 0) return []
-  const ofLinks = links.map((link): readonly RelayWant[] => {
+  const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
     const { key, remoteLane, identity, via } = link
     const thirds = relays
@@ -100,18 +100,19 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
     // The relay that carries the link stays until the link has moved.
     const carrier = sorted.find(({ address }) => isAt(link, address))
     const isTransit = via === undefined ? {} : ({ isTransit: true } as const)
-    return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay) => {
-      return { key, remoteLane, identity, relay, ...isTransit }
+    return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay, i) => {
+      const want: RelayWant = { key, remoteLane, identity, relay, ...isTransit }
+      return { want, turn: relay === carrier ? 0 : i + 1 }
     })
   })
-  return fairly(ofLinks)
+  return firstTurns(wants)
 }
 
-/** Each link gets its first binding before any gets its second, and so on. */
-function fairly(ofLinks: readonly (readonly RelayWant[])[]): readonly RelayWant[] {
-  const turns = Array.from({ length: MOST_RELAYS_OF_LINK }, (_, turn) => ofLinks.flatMap((wants) => wants[turn] ?? []))
-  const kept = new Set(turns.flat().slice(0, MOST_WANTS))
-  return ofLinks.flat().filter((want) => kept.has(want))
+/** At most MOST_WANTS: what carries links now, then the first relay of each link, then the second ones, and so on. */
+function firstTurns(wants: readonly { readonly want: RelayWant; readonly turn: number }[]): readonly RelayWant[] {
+  if (wants.length <= MOST_WANTS) return wants.map(({ want }) => want)
+  const first = new Set([...wants].sort((a, b) => a.turn - b.turn).slice(0, MOST_WANTS))
+  return wants.filter((one) => first.has(one)).map(({ want }) => want)
 }
 
 const NO_COSTS: RelayCosts = { rttMs: new Map() }

@@ -62,6 +62,24 @@ export function tryTimes(sharedMs: number): TryTimes {
   return { lastMs, nextMs }
 }
 
+/** After so long, pauses are the longest. */
+const LONG_PAUSES_MS = ((): number => {
+  let [ms, pauseMs] = [FIRST_TRY_MS, TRY_PAUSE_MS]
+  for (; pauseMs < LONGEST_TRY_PAUSE_MS; pauseMs *= 2) ms += pauseMs
+  return ms
+})()
+
+/**
+ * The time from which tryTimes() is to count, given the time since which this end alone knows that both ends are linked.
+ * An end that was away for a moment counts from another time than the far end, which may not have seen that. Thus tries
+ * after the longest pause are at multiples of LONGEST_TRY_PAUSE_MS of the time of day. `nowMs` and `sinceMs` are of the
+ * monotonic clock, `wallMs` is the time of day at `nowMs`.
+ */
+export function triesSince(sinceMs: number, nowMs: number, wallMs: number): number {
+  if (nowMs - sinceMs < LONG_PAUSES_MS) return sinceMs
+  return sinceMs - ((wallMs - nowMs + sinceMs + LONG_PAUSES_MS) % LONGEST_TRY_PAUSE_MS)
+}
+
 // Of what kind the NAT in front of this node is, as several relays see this node.
 
 /** One relay sees packets of one port of this node come from a place. */

@@ -237,7 +237,8 @@ export class RelayCalls {
     for (const { want, caller } of this.#calls.values()) {
       const { state } = caller
       if (state.is !== 'bound' || state.far === undefined) continue
-      places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at }])
+      const failed = this.#isUseless(callName(want.key, want.relay)) ? ({ failed: true } as const) : {}
+      places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at, ...failed }])
     }
     return places
   }
@@ -246,12 +247,17 @@ export class RelayCalls {
   worth(key: string, relay: UsableRelay): RelayWorth {
     const nowMs = this.#deps.clock.monotonic()
     const name = callName(key, relay)
-    if (nowMs < (this.#useless.get(name) ?? -Infinity)) return 'useless'
+    if (this.#isUseless(name)) return 'useless'
     for (const { want, caller, idleSinceMs = nowMs } of this.#calls.values()) {
       if (want.key !== key || callName(key, want.relay) !== name) continue
       if (nowMs - idleSinceMs >= IDLE_RELAY_MS) return isBound(caller) ? 'lonely' : 'useless'
     }
     return 'good'
+  }
+
+  /** Takes a callName(). */
+  #isUseless(name: string): boolean {
+    return this.#deps.clock.monotonic() < (this.#useless.get(name) ?? -Infinity)
   }
 
   /** Relays that refuse this gateway, each with its reasons, sorted. */

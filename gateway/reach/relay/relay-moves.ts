@@ -4,15 +4,20 @@
  * two never move it apart.
  */
 import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
-import { isClearlyLess } from '../../../model/lanes/lanes.ts'
+import { FULL_LOAD_MS, type RelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
+import type { RelayPlace } from '../../world/world.ts'
+import { isWebPlace } from '../web/plan-web-use.ts'
+import { type LinkInUse, isRelayPlace, linkCostMs, relayOf } from './plan-relay-use.ts'
 
 /** A way on which the link could be: both ends are bound there. */
 export interface RelayWay {
   readonly at: AddressPort
   /** It goes over port 443. */
   readonly isWeb: boolean
-  /** relayCostMs(). Undefined: not known. */
+  /** relayCostMs() without the load. Undefined: not known. */
   readonly costMs: number | undefined
+  /** The load that the relay states, from 0 to 1. Absent: none. */
+  readonly load?: number
 }
 
 export interface MovingLink {
@@ -26,6 +31,31 @@ export interface MovingLink {
   readonly ways: readonly RelayWay[]
 }
 
+interface MovingInit {
+  readonly links: readonly LinkInUse[]
+  /** Where relays take packets of links, by linkKey(). */
+  readonly places: ReadonlyMap<string, readonly RelayPlace[]>
+  /** What this gateway states of relays, and the name of its Endpoint. */
+  readonly own: RelayCosts
+  readonly ownEndpoint: string
+}
+
+/** All links. One that no relay carries now has no ways: its pauses are still remembered. */
+export function movingLinks({ links, places, own, ownEndpoint }: MovingInit): MovingLink[] {
+  const relays = links.filter((link) => link.relays === true)
+  return links.map((link) => {
+    const { key, state, at, endpoint } = link
+    const isRelayed = at !== undefined && isRelayPlace(at)
+    const ways = (isRelayed ? (places.get(key) ?? []) : []).map((place) => {
+      const relay = relayOf(place.at, relays)
+      const { load } = relay?.relayCosts ?? {}
+      const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)
+      return { at: place.at, isWeb: isWebPlace(place.at), costMs, ...(load === undefined ? {} : { load }) }
+    })
+    return { key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }
+  })
+}
+
 /** Both ends have to be bound for so long at a relay that takes a link over from port 443. */
 export const WAY_PROVEN_MS = 5000
 /** A relay has to be clearly nearer for so long. */
@@ -34,6 +64,8 @@ export const WAY_NEARER_MS = 30_000
 export const MOVES_APART_MS = 60_000
 /** The far end has to follow within this time, and the link has to stay up for it. */
 export const MOVE_SETTLES_MS = 5000
+/** The link has to stay at the other relay for so long: a far end that has not followed draws it back with a packet. */
+export const MOVE_STAYS_MS = 2000
 /** The pause after a move that failed doubles with each one, up to this. */
 export const LONGEST_MOVE_PAUSE_MS = 1_800_000
 
@@ -47,6 +79,8 @@ interface Move {
   readonly movedMs: number
   /** The last move is not over yet. */
   readonly isMoving: boolean
+  /** Since when the link has been at the other relay in this move. Undefined: it is not there. */
+  readonly thereSinceMs?: number | undefined
   readonly pauseMs: number
 }
 
@@ -57,13 +91,19 @@ const NO_MOVE: Move = {
 
 export class RelayMoves {
   #moves: ReadonlyMap<string, Move> = new Map()
+  #failed: readonly { readonly key: string; readonly at: AddressPort }[] = []
 
   /** Takes all links. Returns where links are to be moved now, by MovingLink.key. */
   look(links: readonly MovingLink[], nowMs: number): ReadonlyMap<string, AddressPort> {
+    const failed: { readonly key: string; readonly at: AddressPort }[] = []
+    this.#failed = failed
     this.#moves = new Map(
       links.flatMap((link) => {
         const before = this.#moves.get(link.key)
         const move = nextMove(link, before ?? NO_MOVE, nowMs)
+        // A move that succeeded leaves the shortest pause.
+        const hasFailed = before?.isMoving === true && !move.isMoving && move.pauseMs > MOVES_APART_MS
+        if (hasFailed && before.to !== undefined) failed.push({ key: link.key, at: before.to })
         return before === undefined && move.to === undefined ? [] : [[link.key, move] as const]
       }),
     )
@@ -75,10 +115,15 @@ export class RelayMoves {
     return moving
   }
 
+  /** Links whose move failed at the last look, and where they were to go. */
+  get failed(): readonly { readonly key: string; readonly at: AddressPort }[] {
+    return this.#failed
+  }
+
   /** When to look again, in milliseconds of the monotonic clock. Infinity: no link waits. */
   get dueMs(): number {
     const due = [...this.#moves.values()].map((move) => {
-      if (move.isMoving) return move.movedMs + MOVE_SETTLES_MS
+      if (move.isMoving) return settledMs(move)
       return move.to === undefined ? Infinity : Math.max(move.sinceMs + move.afterMs, move.movedMs + move.pauseMs)
     })
     return Math.min(Infinity, ...due)
@@ -90,9 +135,10 @@ function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
   if (before.isMoving) {
     // A path that loses all packets shows only after some missed probes, when the link is there already.
     if (!isUp) return { ...before, to: undefined, isMoving: false, pauseMs: longer(before.pauseMs) }
-    if (nowMs - before.movedMs < MOVE_SETTLES_MS) return before
     const isThere = before.to !== undefined && sameAddressPort(at, before.to)
-    return { ...before, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
+    const move = { ...before, thereSinceMs: isThere ? (before.thereSinceMs ?? nowMs) : undefined }
+    if (nowMs < settledMs(move)) return move
+    return { ...move, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
   }
   const better = isUp && link.isMover ? betterWay(link) : undefined
   if (better === undefined) return { ...before, to: undefined }
@@ -100,14 +146,23 @@ function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
   const sinceMs = isSame ? before.sinceMs : nowMs
   const { at: to, afterMs } = better
   const isDue = nowMs - sinceMs >= afterMs && nowMs - before.movedMs >= before.pauseMs
-  return { ...before, to, sinceMs, afterMs, ...(isDue ? { movedMs: nowMs, isMoving: true } : {}) }
+  const began = isDue ? { movedMs: nowMs, isMoving: true, thereSinceMs: undefined } : {}
+  return { ...before, ...{ to, sinceMs, afterMs }, ...began }
+}
+
+/** When it is known whether the link has moved. */
+function settledMs({ movedMs, thereSinceMs = -Infinity }: Move): number {
+  return Math.max(movedMs + MOVE_SETTLES_MS, thereSinceMs + MOVE_STAYS_MS)
 }
 
 function longer(pauseMs: number): number {
   return Math.min(2 * pauseMs, LONGEST_MOVE_PAUSE_MS)
 }
 
-/** The best way that is worth a move from where the link is, and for how long it has to be that. */
+/**
+ * The best way that is worth a move from where the link is, and for how long it has to be that. Load keeps links away from
+ * a relay, and drives none away: otherwise all links of a relay would leave it together, and come back together.
+ */
 function betterWay({ at, ways }: MovingLink): { readonly at: AddressPort; readonly afterMs: number } | undefined {
   const present = ways.find((way) => sameAddressPort(way.at, at))
   if (present === undefined) return undefined
@@ -118,8 +173,9 @@ function betterWay({ at, ways }: MovingLink): { readonly at: AddressPort; readon
   }
   const { costMs: presentMs } = present
   if (presentMs === undefined) return undefined
-  const nearer = datagrams.flatMap(({ at: place, costMs }) => {
-    return costMs !== undefined && isClearlyLess(costMs, presentMs) ? [{ place, costMs }] : []
+  const nearer = datagrams.flatMap(({ at: place, costMs: tripsMs, load = 0 }) => {
+    const costMs = (tripsMs ?? Infinity) + FULL_LOAD_MS * load
+    return isClearlyLess(costMs, presentMs) ? [{ place, costMs }] : []
   })
   const [nearest] = nearer.sort((a, b) => a.costMs - b.costMs)
   return nearest === undefined ? undefined : { at: nearest.place, afterMs: WAY_NEARER_MS }

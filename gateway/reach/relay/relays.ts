@@ -49,20 +49,21 @@ import {
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import {
-  type LinkInUse,
-  MOST_WANTS,
-  type RelayWant,
-  isRelayPlace,
-  linkCostMs,
-  planRelayUse,
-  relayOf,
-} from './plan-relay-use.ts'
+import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
 import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
-import { type MovingLink, RelayMoves } from './relay-moves.ts'
+import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
-import { type WebLink, type WebUse, isWebPlace, planWebUse, webWants } from '../web/plan-web-use.ts'
+import {
+  type WebLink,
+  type WebSince,
+  type WebUse,
+  isWebPlace,
+  planWebUse,
+  webSince,
+  webWants,
+} from '../web/plan-web-use.ts'
 import { WebRelays } from '../web/web-relays.ts'
+import { triesSince } from './punch.ts'
 import { RelayServer } from './relay-server.ts'
 
 export interface RelaysInit {
@@ -136,8 +137,8 @@ export class Relays {
   readonly #calls: RelayCalls
   readonly #web: WebRelays
   #webUses: ReadonlyMap<string, WebUse> = new Map()
-  /** Since when links are up over port 443, or left it a short time ago, by linkKey(). */
-  #webSince: ReadonlyMap<string, number> = new Map()
+  /** Links that are up over port 443, or left it a short time ago, by linkKey(). */
+  #webSince: ReadonlyMap<string, WebSince> = new Map()
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
@@ -228,14 +229,21 @@ export class Relays {
     this.#stateCosts(world, own, hasRelay ? lanes : [])
     const wants = hasRelay ? this.#choose(world, own, lanes) : []
     this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
-    if (!hasRelay) [this.#triesDirect, this.#upAt, this.#moving] = [new Set(), new Map(), new Map()]
+    if (!hasRelay) {
+      this.#triesDirect = new Set()
+      this.#upAt = new Map()
+      // A move that is due would otherwise ask for one plan after the other.
+      this.#moving = this.#moves.look([], world.monotonicMs)
+    }
     this.#loop.poke()
   }
 
   /** What this node states of relays from now on: how far those are that it may ask, and its load if it is one. */
   #stateCosts(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): void {
     const load = this.#serving?.server.load()
-    const isAsking = lanes.length > 0 && isSeeking(world, own)
+    // Relays carry transit links whatever calls this node.
+    const isTransit = lanes.some(({ links }) => links.some(({ via }) => via !== undefined))
+    const isAsking = lanes.length > 0 && (isTransit || isSeeking(world, own))
     const rttMs = isAsking ? relayTrips(world, lanes) : new Map<string, number>()
     if (this.#statedMs === -Infinity) {
       // What an earlier run of the process stated holds until something else has been measured.
@@ -253,23 +261,13 @@ export class Relays {
 
   /** Takes the links with their present places. Returns those that move from one relay to another one now. */
   #lookAtMoves(links: readonly LinkInUse[], ownEndpoint: string, nowMs: number): void {
-    const relays = links.filter((link) => link.relays === true)
-    const [places, own] = [this.#relayPlaces(), decodeRelayCosts(this.#stated)]
-    const moving = links.flatMap((link): MovingLink[] => {
-      const { key, state, at, endpoint } = link
-      if (at === undefined || !isRelayPlace(at)) return []
-      const ways = (places.get(key) ?? []).map((place) => {
-        const relay = relayOf(place.at, relays)
-        const { load } = relay?.relayCosts ?? {}
-        const costMs =
-          relay && linkCostMs({ identity: relay.identity, ...(load === undefined ? {} : { load }) }, own, link)
-        return { at: place.at, isWeb: isWebPlace(place.at), costMs }
-      })
-      return [{ key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }]
-    })
+    const own = decodeRelayCosts(this.#stated)
+    const moving = movingLinks({ links, places: this.#relayPlaces(), own, ownEndpoint })
     const before = this.#moving
     this.#moving = this.#moves.look(moving, nowMs)
-    if ([...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
+    const { failed } = this.#moves
+    for (const { key, at } of failed) this.#calls.failed(key, at)
+    if (failed.length > 0 || [...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
   }
 
   #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
@@ -344,9 +342,9 @@ export class Relays {
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webSince = new Map(
-      links.flatMap(({ key, state, at }) => {
-        const since = this.#webSince.get(key) ?? (state === 'up' && isWebPlace(at) ? nowMs : undefined)
-        return since === undefined || !this.#webUses.has(key) ? [] : [[key, since] as const]
+      links.flatMap((link) => {
+        const since = webSince(link, this.#webSince.get(link.key), nowMs)
+        return since === undefined || !this.#webUses.has(link.key) ? [] : [[link.key, since] as const]
       }),
     )
     return webWants(links, this.#webUses, nowMs)
@@ -354,9 +352,11 @@ export class Relays {
 
   /** Links that are over port 443 now, or were a short time ago: their proven places are to stay. */
   #probedWebLinks({ webLinks }: Planned): readonly ProbedLink[] {
+    const { clock } = this.#deps
+    const [nowMs, wallMs] = [clock.monotonic(), clock.now()]
     return webLinks.flatMap(({ key, remoteLane, identity }) => {
-      const sinceMs = this.#webSince.get(key)
-      return sinceMs === undefined ? [] : [{ key, remoteLane, identity, sinceMs }]
+      const { sinceMs } = this.#webSince.get(key) ?? {}
+      return sinceMs === undefined ? [] : [{ key, remoteLane, identity, sinceMs: triesSince(sinceMs, nowMs, wallMs) }]
     })
   }
 

@@ -2,12 +2,18 @@
  * What this gateway states of relays in its Endpoint: numbers that stay as they are until another one has been measured
  * for some time, so that records change rarely, and links do not move to and fro.
  */
-import { type RelayCosts, encodeRelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
+import { MAX_RELAY_RTTS, type RelayCosts, encodeRelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
 
 /** A measurement has to differ for so long before another number is stated. */
 export const COST_STAYS_MS = 30_000
-/** A relay that is not measured any more is stated for so long: its link may come back. */
-export const COST_KEPT_MS = 60_000
+/** The load that an earlier run of the process stated is stated for so long before this one has measured any. */
+export const RESTORED_LOAD_MS = 30_000
+/**
+ * A relay that is not measured any more is stated for so long: its link may come back, and the Endpoints of all members
+ * change if they drop it. If more relays are remembered than can be stated, it makes room after ROOM_AFTER_MS.
+ */
+export const COST_KEPT_MS = 3_600_000
+export const ROOM_AFTER_MS = 60_000
 /** A load has to differ by so much. */
 const LOAD_DIFFERS = 0.2
 /** Most relays of which a number is remembered. */
@@ -23,16 +29,23 @@ interface StatedCost {
 export class StatedCosts {
   readonly #rtts = new Map<string, StatedCost>()
   #load: { value: number; differsSinceMs: number | undefined } | undefined
+  #restoredMs = -Infinity
 
   /** Takes what this gateway has stated before. Call it before the first look. */
-  restore({ rttMs }: RelayCosts, nowMs: number): void {
+  restore({ rttMs, load }: RelayCosts, nowMs: number): void {
     for (const [mark, ms] of rttMs) this.#rtts.set(mark, { ms, differsSinceMs: undefined, measuredMs: nowMs })
+    if (load === undefined) return
+    this.#load = { value: load, differsSinceMs: undefined }
+    this.#restoredMs = nowMs
   }
 
   /** Takes the round trips measured now, by relayMark(), and the load if this gateway relays. Returns capabilities. */
   look({ rttMs, load }: RelayCosts, nowMs: number): readonly string[] {
     for (const [mark, measured] of rttMs) this.#take(mark, Math.round(measured), nowMs)
-    for (const [mark, { measuredMs }] of this.#rtts) if (nowMs - measuredMs >= COST_KEPT_MS) this.#rtts.delete(mark)
+    for (const [mark, { measuredMs }] of this.#rtts) {
+      const keptMs = this.#rtts.size > MAX_RELAY_RTTS ? ROOM_AFTER_MS : COST_KEPT_MS
+      if (nowMs - measuredMs >= keptMs) this.#rtts.delete(mark)
+    }
     this.#takeLoad(load, nowMs)
     const stated = new Map([...this.#rtts].map(([mark, { ms }]) => [mark, ms]))
     return encodeRelayCosts({ rttMs: stated, ...(this.#load === undefined ? {} : { load: this.#load.value }) })
@@ -56,9 +69,11 @@ export class StatedCosts {
 
   #takeLoad(load: number | undefined, nowMs: number): void {
     if (load === undefined) {
-      this.#load = undefined
+      // A relay that begins again takes its first pairs after a moment.
+      if (nowMs - this.#restoredMs >= RESTORED_LOAD_MS) this.#load = undefined
       return
     }
+    this.#restoredMs = -Infinity
     const known = (this.#load ??= { value: load, differsSinceMs: undefined })
     const differs = Math.abs(load - known.value) >= LOAD_DIFFERS
     known.differsSinceMs = differs ? (known.differsSinceMs ?? nowMs) : undefined

@@ -66,3 +66,25 @@ export function webWants(
   })
   return wanted.slice(0, MOST_WEB_LINKS)
 }
+
+/** Since when a link is over port 443, and whether it was there when it was up last. */
+export interface WebSince {
+  readonly sinceMs: number
+  readonly wasUpThere: boolean
+}
+
+/**
+ * What to remember of a link. Both ends count their tries from when it is up over port 443, and begin again when it goes
+ * down there: one of them may have started again. A link that goes down at another place, to which a try has moved it,
+ * keeps its time, so that the pauses between tries still grow.
+ */
+export function webSince(
+  { state, at }: Pick<WebLink, 'state' | 'at'>,
+  before: WebSince | undefined,
+  nowMs: number,
+): WebSince | undefined {
+  const isWeb = isWebPlace(at)
+  if (state !== 'up') return before?.wasUpThere === true ? undefined : before
+  if (before === undefined && !isWeb) return undefined
+  return { sinceMs: before?.sinceMs ?? nowMs, wasUpThere: isWeb }
+}

@@ -22,7 +22,7 @@ interface Row {
   readonly second?: boolean
   /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
-  /** Where relays take packets, as `member address:port`. */
+  /** Where relays take packets, as `member address:port`, or `member address:port failed`. */
   readonly relays?: readonly string[]
   /** The link is relayed and is called directly. */
   readonly direct?: boolean
@@ -409,6 +409,26 @@ const ROWS: Row[] = [
     want: 'try 203.0.113.2:4605: relayed by riga, again in 1',
   },
   {
+    say: 'a move to another relay has failed: the one that carried the link does',
+    candidates: TWO,
+    relays: ['riga 203.0.113.2:4605 failed', 'oslo 203.0.113.1:4601'],
+    hidden: true,
+    peer: { at: '203.0.113.2:4605', handshake: 20 },
+    upAt: '203.0.113.1:4601',
+    health: ['down', 0],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+  },
+  {
+    say: 'all relays have failed: each has its turn',
+    candidates: TWO,
+    relays: RELAYS.map((one) => `${one} failed`),
+    hidden: true,
+    peer: { at: '203.0.113.2:4605', handshake: 20 },
+    upAt: '203.0.113.1:4601',
+    health: ['down', 0],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+  },
+  {
     say: 'the session stays on the other one',
     candidates: TWO,
     relays: RELAYS,
@@ -569,8 +589,8 @@ t.test('choices', async (t) => {
     const { candidates, called } = row
     const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
     const relays = (row.relays ?? []).map((words) => {
-      const [cluster = '', at = ''] = words.split(' ')
-      return { cluster, at: parseAddressPort(at) }
+      const [cluster = '', at = '', failed] = words.split(' ')
+      return { cluster, at: parseAddressPort(at), ...(failed === undefined ? {} : { failed: true as const }) }
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)

@@ -62,10 +62,20 @@ t.test('refused statements', async (t) => {
 })
 
 t.test('the nearest relays are stated', async (t) => {
-  const many = Array.from({ length: 20 }, (_, i) => [`${i}`.padStart(16, 'A'), 100 - i] as const)
+  const many = Array.from({ length: 30 }, (_, i) => [`${i}`.padStart(16, 'A'), 100 - i] as const)
   const { rttMs } = decodeRelayCosts(encodeRelayCosts({ rttMs: new Map(many) }))
   t.equal(rttMs.size, MAX_RELAY_RTTS)
-  t.equal(Math.max(...rttMs.values()), 88)
+  t.equal(Math.max(...rttMs.values()), 86)
+})
+
+t.test('two ends that are far apart state common relays, if there are up to sixteen', async (t) => {
+  const marks = Array.from({ length: 16 }, (_, i) => `${i}`.padStart(16, 'A'))
+  const near = decodeRelayCosts(encodeRelayCosts({ rttMs: new Map(marks.map((one, i) => [one, 5 + 10 * i])) }))
+  const far = decodeRelayCosts(encodeRelayCosts({ rttMs: new Map(marks.map((one, i) => [one, 160 - 10 * i])) }))
+  t.strictSame(
+    marks.filter((one) => relayCostMs(one, near, far) === undefined),
+    [],
+  )
 })
 
 t.test('a relay that lies about its load gains at most what a full one loses', async (t) => {

@@ -13,6 +13,7 @@ import {
   TRY_MS,
   observedMapping,
   placesToTry,
+  triesSince,
   tryTimes,
 } from '../../../../gateway/reach/relay/punch.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
@@ -210,6 +211,27 @@ t.test('times of tries are the same for both ends', async (t) => {
       t.ok(lastMs <= ms && ms < nextMs && nextMs - lastMs <= LONGEST_TRY_PAUSE_MS)
     }),
     { numRuns: 20 },
+  )
+})
+
+t.test('ends that count from different times try together after an hour', async () => {
+  const ms = fc.integer({ min: 2 * LONGEST_TRY_PAUSE_MS + 100_000, max: 1e9 })
+  const clock = fc.integer({ min: 0, max: 1e9 })
+  fc.assert(
+    fc.property(ms, ms, clock, clock, clock, (oneAge, otherAge, oneNowMs, otherNowMs, time) => {
+      const wallMs = 1_800_000_000_000 + time
+      const nextMs = (age: number, nowMs: number): number => {
+        const triedMs = nowMs - triesSince(nowMs - age, nowMs, wallMs)
+        return wallMs + tryTimes(triedMs).nextMs - triedMs
+      }
+      return nextMs(oneAge, oneNowMs) === nextMs(otherAge, otherNowMs)
+    }),
+  )
+  // The first tries are not moved.
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 1_860_000 }), clock, (age, nowMs) => {
+      return triesSince(nowMs - age, nowMs, 1_800_000_000_000) === nowMs - age
+    }),
   )
 })
 

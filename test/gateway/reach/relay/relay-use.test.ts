@@ -1,7 +1,13 @@
 /** Which relays a gateway asks for which links, and when a relayed link is called directly again. */
 import fc from 'fast-check'
 import t from 'tap'
-import { type LinkInUse, planRelayUse, relayOf, relayOrder } from '../../../../gateway/reach/relay/plan-relay-use.ts'
+import {
+  type LinkInUse,
+  MOST_WANTS,
+  planRelayUse,
+  relayOf,
+  relayOrder,
+} from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import {
   PUNCH_SETTLES_MS,
   PunchedLinks,
@@ -141,6 +147,18 @@ t.test('relays are chosen by the round trips of both ends and by load', async (t
   const at = parseAddressPort('203.0.113.1:4607')
   const carried = [...relays(), link('roma', { state: 'up', at, relayCosts: costs(far) })]
   t.strictSame(ordered({ links: carried, own }), ['roma by r3', 'roma by r2', 'roma by r1'], 'the one in use stays')
+})
+
+t.test('of too many bindings, those that carry links stay, and each link has one before any has two', async (t) => {
+  const relays = [1, 2, 3].map((number) => relay(`r${number}`, number))
+  const far = { r1: 10, r2: 20, r3: 300 }
+  const carried = { state: 'up', at: parseAddressPort('203.0.113.3:4607'), relayCosts: costs(far) } as const
+  const links = Array.from({ length: 300 }, (_, i) => link(`far${i}`, i >= 200 ? carried : { relayCosts: costs(far) }))
+  const use = ordered({ links: [...relays, ...links], own: far })
+  t.equal(use.length, MOST_WANTS)
+  t.equal(new Set(use.map((text) => text.replace(/ by .*/, ''))).size, links.length)
+  t.equal(use.filter((text) => text.endsWith('by r3')).length, 100, 'the carriers')
+  t.strictSame(use.slice(0, 2), ['far0 by r1', 'far0 by r2'], 'in the order of links')
 })
 
 t.test('the two relays of a link are of two members', async (t) => {

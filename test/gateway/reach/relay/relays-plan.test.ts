@@ -7,6 +7,7 @@ import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { encodeRelayCosts, relayMark } from '../../../../model/lanes/lanes.ts'
+import { Stage } from '../../support/stage.ts'
 import { key, world } from '../../support/worlds.ts'
 
 t.test('a plan without a relay costs nothing for each link', async (t) => {
@@ -39,7 +40,46 @@ t.test('a plan without a relay costs nothing for each link', async (t) => {
   t.equal(looks, links.length, 'one look at each with a relay')
 })
 
-t.test('a gateway that seeks relays states how far they are', async (t) => {
+t.test('a gateway that seeks relays, or has transit links, states how far they are', async (t) => {
+  const twelve = encodeRelayCosts({ rttMs: new Map([[relayMark(key('oslo')), 12]]) })
+  const hidden = stating()
+  hidden.planned(12.4)
+  t.strictSame(hidden.stated(), twelve)
+  t.equal(hidden.changes(), 1, 'the Endpoint is written again')
+  hidden.planned(13)
+  t.equal(hidden.changes(), 1)
+  const called = stating({ isHidden: false })
+  called.planned(12.4)
+  t.equal(called.stated(), undefined, 'it can be called')
+  const spoke = stating({ isHidden: false, roma: { hidden: false, via: ['oslo'] } })
+  spoke.planned(12.4)
+  t.strictSame(spoke.stated(), twelve, 'it can be called, and only relays may carry its link')
+})
+
+t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {
+  const stage = new Stage(t)
+  stage.start()
+  await stage.until(() => stage.ownEndpoint() !== undefined, 'the Endpoint is there')
+  await stage.stop()
+  const before = stage.ownEndpoint()
+  if (before === undefined) throw new Error('no Endpoint')
+  const [costs] = encodeRelayCosts({ rttMs: new Map([[relayMark(key('oslo')), 12]]) })
+  if (costs === undefined) throw new Error('no costs')
+  const spec = { ...before.spec, capabilities: [...before.spec.capabilities, costs] }
+  await stage.objects.apply({ ...before, spec }, AbortSignal.timeout(10_000))
+  const written: boolean[] = []
+  const ends = stage.objects.cache('Endpoint').onChange(() => {
+    written.push(stage.ownEndpoint()?.spec.capabilities.includes(costs) === true)
+  })
+  stage.start()
+  await stage.passSlowly(3000)
+  ends()
+  t.notOk(written.includes(false), written.join(' '))
+  t.ok(stage.ownEndpoint()?.spec.capabilities.includes(costs))
+})
+
+/** Milano with a link with oslo, which relays, and one with roma. */
+function stating({ isHidden = true, roma = {} }: { readonly isHidden?: boolean; readonly roma?: object } = {}) {
   let changes = 0
   const api = { cache: () => ({ get: () => undefined }) }
   const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
@@ -55,21 +95,17 @@ t.test('a gateway that seeks relays states how far they are', async (t) => {
     const base = { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity: key(cluster), hidden: true }
     return { ...base, candidates: [], ...change }
   }
-  const links = [link('oslo', { hidden: false, relays: true }), link('roma')]
+  const links = [link('oslo', { hidden: false, relays: true }), link('roma', roma)]
   const clusters = links.map(({ cluster }) => ({ id: cluster }))
-  const planned = (nodes: ReturnType<typeof world>['nodes'], rttMs: number) => {
+  const planned = (rttMs: number) => {
     const up = (ms: number) => ({ state: 'up' as const, sinceMs: 0, figures: { rttMs: ms } })
     const health = new Map([
       ['0/oslo', up(rttMs)],
       ['0/roma', up(3)],
     ])
     const laneStates = new Map([[0, { identity: 'own', links: new Map<string, LinkState>() }]])
-    const here = world({ nodes, health, laneStates, lanes: [{ lane: 0, port: 4500 }] })
+    const here = world({ ...(isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}), health, laneStates })
     relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links }], clusters })
   }
-  planned([], 12.4)
-  t.strictSame(relays.known.statedCosts, encodeRelayCosts({ rttMs: new Map([[relayMark(key('oslo')), 12]]) }))
-  t.equal(changes, 1, 'the Endpoint is written again')
-  planned([], 13)
-  t.equal(changes, 1)
-})
+  return { planned, stated: () => relays.known.statedCosts, changes: () => changes }
+}

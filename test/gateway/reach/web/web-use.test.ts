@@ -4,8 +4,10 @@ import {
   WEB_AFTER_MS,
   WEB_LINGERS_MS,
   type WebLink,
+  type WebSince,
   type WebUse,
   planWebUse,
+  webSince,
   webWants,
 } from '../../../../gateway/reach/web/plan-web-use.ts'
 
@@ -38,3 +40,26 @@ t.test('which links have a way over port 443', async (t) => {
   const left = link('up', direct)
   t.same(story([0, web], [WEB_LINGERS_MS - 1, left], [WEB_LINGERS_MS, left]), [true, true, false], 'and finds another')
 })
+
+t.test(
+  'both ends count tries from when the link is up over port 443, and again after it went down there',
+  async (t) => {
+    const [web, direct] = ['127.0.0.1', '192.0.2.1']
+    const since = (...steps: readonly (readonly [number, WebLink])[]): number | undefined => {
+      let known: WebSince | undefined
+      for (const [ms, one] of steps) known = webSince(one, known, ms)
+      return known?.sinceMs
+    }
+    t.equal(since([5, link('up', direct)]), undefined)
+    t.equal(since([5, link('up', web)], [900, link('up', web)]), 5)
+    t.equal(since([5, link('up', web)], [900, link('down', web)]), undefined, 'the far end starts again')
+    t.equal(since([5, link('up', web)], [900, link('down', direct)], [990, link('up', web)]), 990)
+    const tried = [
+      [5, link('up', web)],
+      [900, link('up', direct)],
+      [990, link('down', direct)],
+      [995, link('connecting', web)],
+    ] as const
+    t.equal(since(...tried, [999, link('up', web)]), 5, 'a try that failed: the pauses still grow')
+  },
+)
