@@ -636,7 +636,7 @@ t.test('what the agent writes into the status of a policy is work only while the
   }
   for (const valid of [accessPolicy('shop/p', { from: [] }, 1), clusterAccessPolicy('deny')]) {
     const status = { conditions: judgedAt(1) }
-    const broken = { ...valid, spec: { ...valid.spec, later: 1 } } as typeof valid
+    const broken = { ...valid, spec: { ...valid.spec, later: 1 } } as unknown as typeof valid
     const steps: readonly (readonly [say: string, typeof valid, boolean])[] = [
       ['a new one', valid, true],
       ['its status', { ...valid, status }, false],
