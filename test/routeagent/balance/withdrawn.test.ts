@@ -230,7 +230,13 @@ t.test('one of several exporters withdraws the service: its connections alone ar
   const goes: Act = (planner) => planner.removeSlice('shop', PARIS.metadata.name)
   const rows: readonly (readonly [say: string, act: Act, slices?: readonly EndpointSlice[]])[] = [
     ['its endpoints go, and it still exports the service', goes],
-    ['the import has no status', (planner) => (goes(planner), planner.setImport(WEB))],
+    [
+      'the import has no status',
+      (planner) => {
+        goes(planner)
+        planner.setImport(WEB)
+      },
+    ],
     ['the exporter does not say that it drops them', (planner) => planner.setImport(by('roma')), [SILENT, ROMA]],
     [
       'it is back at once',
