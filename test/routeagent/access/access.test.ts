@@ -348,6 +348,7 @@ t.test('the text of the chains', async (t) => {
     origins,
     openPorts: [],
     keepsOpen: false,
+    marksAgain: true,
     sampled: false,
     remote: 'remote',
     nodes: 'overlay-nodes',
