@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { build } from 'vite'
 
 /** What a browser loads and compiles before a person sees anything. */
-const MAX_SCRIPT = 60_000
+const MAX_SCRIPT = 62_000
 /** What it loads when a person comes near a drawing, for each of them. */
 const MAX_LATER = 500_000
 

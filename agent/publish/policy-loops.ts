@@ -22,10 +22,10 @@ type AnyPolicy = AnyAccessPolicy | AnyTrafficPolicy
 
 /** A cache shows what was written within this time, unless the API has dropped it. */
 const CACHE_LAG_MS = 30_000
-/** One of the versions that an API has dropped is written again this often: its CRD may have become that of a later release. */
+/** One of the versions that an API has dropped is written again this often: its CRD may have been upgraded. */
 const WRITE_AGAIN_MS = 600_000
 
-/** What this process has written into `status.inForce` of policies, by objectKeyText(), and the API may have dropped. */
+/** What this process has written into `status.inForce` of policies, by objectKeyText(). The API may have dropped it. */
 class WrittenVersions {
   readonly known = new Map<string, KeptVersion>()
   /** When each was written, the oldest first. Monotonic. */

@@ -43,7 +43,7 @@ export async function readBundle(file: string): Promise<unknown> {
 }
 
 const metadata = loose(METADATA, 'anyone')
-/** The spec of a policy is judged where its rules are read. */
+/** The spec of a policy is validated where its rules are read. */
 const SHAPES = {
   Membership: loose(MEMBERSHIP_FIELDS, 'anyone').extend({ metadata }),
   Cluster: loose(CLUSTER_FIELDS, 'anyone').extend({ metadata }),

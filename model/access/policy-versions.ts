@@ -83,7 +83,7 @@ export function versionInForce<P extends AnyPolicy>(policy: P, problemOf: Proble
 
 /**
  * The version in the status, if it is the last valid one of this object before this generation, and valid by the rules
- * of this release. The agent writes it together with the condition. If it has not judged the generation before this
+ * of this release. The agent writes it together with the condition. If it has not observed the generation before this
  * one, then that generation may have been valid, and have taken away what the version in the status allows.
  */
 function keptVersion<P extends AnyPolicy>(policy: P, problemOf: ProblemOf<P>): P | undefined {
@@ -91,8 +91,8 @@ function keptVersion<P extends AnyPolicy>(policy: P, problemOf: ProblemOf<P>): P
   const { generation: current = 0 } = metadata
   const kept = status?.inForce
   if (kept === undefined || kept.uid !== metadata.uid || kept.generation >= current) return undefined
-  const judged = findCondition(status?.conditions, 'Valid')?.observedGeneration ?? 0
-  if (judged < current - 1) return undefined
+  const observed = findCondition(status?.conditions, 'Valid')?.observedGeneration ?? 0
+  if (observed < current - 1) return undefined
   const { generation, spec } = kept
   const version = { ...policy, metadata: { ...metadata, generation }, spec }
   return problemOf(version) === undefined ? version : undefined

@@ -30,7 +30,9 @@ export interface CallsSite extends Pick<CallsInput, 'here' | 'clusters'> {
 /** The caches of the objects that calls depend on. */
 export type CallsObjectCaches = Pick<RouteAgentCaches, 'clusters' | 'slices' | 'access' | 'callers'>
 
-/** Whether another version of a policy may count. The status of a policy that is not valid has the version that counts. */
+/**
+ * Whether another version of a policy may count. The status of a policy that is not valid has the version that counts.
+ */
 export function changesPolicy(change: ObjectChange<AnyAccessPolicy> | undefined): boolean {
   return changesSpec(change) || change === undefined || accessProblem(change.object) !== undefined
 }

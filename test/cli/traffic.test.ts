@@ -23,7 +23,7 @@ import { TrafficPolicies } from '../../model/services/traffic-policies.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
-import { clusterAccessPolicy, judgedAt } from '../support/objects/access-objects.ts'
+import { clusterAccessPolicy, observedAt } from '../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
 import { importObject, sliceObject } from '../support/objects/service-objects.ts'
 import { runCli, startCli } from './run-cli.ts'
@@ -161,7 +161,7 @@ t.test('a policy that is not valid is named, and does not count', async (t) => {
   ])
   const kept = { uid: 'w', generation: 2, spec: { order: [{ clusters: ['paris'] }] } }
   const metadata = { ...wrong.metadata, uid: 'w', generation: 3 }
-  const later = world({ policies: [{ ...wrong, metadata, status: { conditions: judgedAt(2), inForce: kept } }] })
+  const later = world({ policies: [{ ...wrong, metadata, status: { conditions: observedAt(2), inForce: kept } }] })
   t.match(lines(later)[2], /^paris .* 100 % .* TrafficPolicy wrong$/, 'but for the version that its status keeps')
   t.match(invalidPolicies(later), [/^TrafficPolicy shop\/wrong is not valid, and its generation 2 counts: spec/])
   t.same(invalidPolicies(world({ policies: [CANARY], clusterPolicies: [DEFAULT] })), [])

@@ -30,7 +30,7 @@ interface Equivalent {
   readonly until: number
 }
 
-/** What a server's schema lacked is sent again after this time: its CustomResourceDefinitions may have been upgraded. */
+/** A field that the server's schema lacked is sent again after this time: the schema may have been upgraded. */
 const LACKED_MS = 300_000
 
 const APPLY_PATCH = 'application/apply-patch+yaml'

@@ -40,7 +40,10 @@ function selecting(propertySelector: Selector): ServiceExport {
 }
 
 /** With the conditions Valid=True and this Ready. */
-function exportedBefore(namespace: string, ready: readonly [status: 'True' | 'False', reason: ConditionReason]): ServiceExport {
+function exportedBefore(
+  namespace: string,
+  ready: readonly [status: 'True' | 'False', reason: ConditionReason],
+): ServiceExport {
   const condition = (type: string, [status, reason]: typeof ready) => ({
     ...{ type, status, reason, message: '', lastTransitionTime: '2026-11-28T09:00:00Z' },
   })

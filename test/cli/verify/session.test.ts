@@ -671,7 +671,7 @@ t.test('a drain that a killed run has left at a site is ended by the next run', 
       say: (text: string) => void said.push(text),
       now: () => nowMs,
     },
-    ...{ drain: REAL.drain, undrain: REAL.undrain },
+    ...REAL,
   }
   const { signal } = new AbortController()
   const side = siteGateways(init)

@@ -7,7 +7,7 @@ import { parseDnsName } from '../../../model/dns-name.ts'
 import { serviceKey } from '../../../model/ids.ts'
 import type { EndpointSlice, TrafficPolicy } from '../../../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
-import { judgedAt } from '../../support/objects/access-objects.ts'
+import { observedAt } from '../../support/objects/access-objects.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 import { clusterSetIp, gateway, headless, slice, syncedIndex, workedExamples } from '../zone-fixture.ts'
@@ -276,7 +276,7 @@ t.test('answers about a headless service follow a policy that says so', async (t
   await api.cache('TrafficPolicy').whenSynced(AbortSignal.timeout(5000))
   t.equal(addresses(young, 'db'), all)
   const inForce = { uid: 'p', generation: 1, spec: { order: [{ clusters: ['east'] }], headless: 'follow' as const } }
-  await api.applyStatus({ ...api.get('TrafficPolicy', 'p', 'shop')!, status: { conditions: judgedAt(4), inForce } })
+  await api.applyStatus({ ...api.get('TrafficPolicy', 'p', 'shop')!, status: { conditions: observedAt(4), inForce } })
   t.equal(addresses(young, 'db'), '10.1.0.5 10.1.0.6', 'what the status keeps, for one that starts')
   t.equal(addresses(index, 'db'), '', 'and the other has seen a later one')
   api.drop('TrafficPolicy', 'p', 'shop')

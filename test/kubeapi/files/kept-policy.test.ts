@@ -5,7 +5,7 @@ import type { TrafficPolicy } from '../../../model/objects.ts'
 import { versionToKeep } from '../../../model/access/policy-versions.ts'
 import { policyInForce } from '../../../model/services/services.ts'
 import { eventually } from '../../support/eventually.ts'
-import { judgedAt } from '../../support/objects/access-objects.ts'
+import { observedAt } from '../../support/objects/access-objects.ts'
 import { FileSite, synced } from './file-site.ts'
 
 const yaml = (weight: number): string => `apiVersion: sealane.io/v1alpha1
@@ -32,7 +32,7 @@ t.test('a part of a site that starts while a policy is not valid finds its last 
   const valid = await seen(first, 7)
   if (valid === undefined) throw new Error('no policy')
   const inForce = versionToKeep(valid)
-  await first.applyStatus({ ...valid, status: { conditions: judgedAt(1), inForce } } as TrafficPolicy)
+  await first.applyStatus({ ...valid, status: { conditions: observedAt(1), inForce } } as TrafficPolicy)
   // No weight above 0: the file is in order, and the policy is not.
   site.write('policy.yaml', yaml(0))
   t.equal(generation(await seen(first, 0)), 1)

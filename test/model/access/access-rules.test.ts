@@ -7,7 +7,7 @@ import { AccessRules, type AccessWorld, exposureOf } from '../../../model/access
 import { matchesLabels } from '../../../model/access/match-labels.ts'
 import { isOfferedTo, mayCall, offerProblem, offeredClusters } from '../../../model/access/offer.ts'
 import type { AccessPolicy, ClusterAccessPolicy, LabelSelector } from '../../../model/model.ts'
-import { judgedAt } from '../../support/objects/access-objects.ts'
+import { observedAt } from '../../support/objects/access-objects.ts'
 
 type Spec = AccessPolicy['spec']
 
@@ -99,9 +99,9 @@ t.test('policies name callers', async (t) => {
 t.test('a policy that is not valid: its last valid version, or what only closes', async (t) => {
   const good: Spec = { targetRefs: [{ name: 'web' }], from: [{ clusters: ['oslo'] }] }
   type Kept = { readonly uid: string; readonly generation: number; readonly spec: Spec }
-  const of = (spec: unknown, kept?: Partial<Kept>, judged?: number): AccessPolicy => {
+  const of = (spec: unknown, kept?: Partial<Kept>, observed?: number): AccessPolicy => {
     const version = { uid: 'u', generation: 3, spec: good, ...kept }
-    const inForce = kept === undefined ? {} : { status: { conditions: judgedAt(judged ?? 3), inForce: version } }
+    const inForce = kept === undefined ? {} : { status: { conditions: observedAt(observed ?? 3), inForce: version } }
     const { metadata, ...rest } = policy('p', spec as Spec)
     return { ...rest, metadata: { ...metadata, uid: 'u', generation: 4 }, ...inForce }
   }
@@ -125,7 +125,7 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
     t.same(clustersOf({ policies: [of(spec, { uid: 'other' })] }), [], `${say}: of another object`)
     t.same(clustersOf({ policies: [of(spec, { generation: 4 })] }), [], `${say}: not older`)
     t.same(clustersOf({ policies: [of(spec, { spec: { from: [{ selector }] } })] }), [], `${say}: not valid either`)
-    const missed = `${say}: the agent has not judged generation 3, which may have taken away`
+    const missed = `${say}: the agent has not observed generation 3, which may have taken away`
     t.same(clustersOf({ policies: [of(spec, { generation: 2 }, 2)] }), [], missed)
     t.same(clustersOf({ policies: [of(spec, { generation: 2 }, 3)] }), ['oslo'], `${say}: it has`)
   }
@@ -140,12 +140,12 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
 })
 
 t.test('a ClusterAccessPolicy that is not valid', async (t) => {
-  const of = (spec: unknown, kept?: ClusterAccessPolicy['spec'], judged = 3): ClusterAccessPolicy => {
+  const of = (spec: unknown, kept?: ClusterAccessPolicy['spec'], observed = 3): ClusterAccessPolicy => {
     const metadata = { name: 'default', uid: 'u', generation: 4 }
     const status =
       kept === undefined
         ? {}
-        : { status: { conditions: judgedAt(judged), inForce: { uid: 'u', generation: 3, spec: kept } } }
+        : { status: { conditions: observedAt(observed), inForce: { uid: 'u', generation: 3, spec: kept } } }
     return { ...byDefault('deny'), metadata, spec: spec as never, ...status }
   }
   const { clusters } = world()
@@ -167,7 +167,7 @@ t.test('a ClusterAccessPolicy that is not valid', async (t) => {
     const kept = of(spec, { default: 'allow', egress: [{ namespaces: ['team'] }] })
     t.same([clustersOf({ clusterPolicies: [kept] }), egressOf(kept)], ['all', ['team']], `${say}: kept`)
     const missed = of(spec, { default: 'allow', egress: [{ namespaces: ['team'] }] }, 2)
-    t.same(egressOf(missed), egress, `${say}: the agent has not judged generation 3`)
+    t.same(egressOf(missed), egress, `${say}: the agent has not observed generation 3`)
   }
 })
 

@@ -20,7 +20,7 @@ import {
   trafficNotes,
   trafficPolicyProblem,
 } from '../../../model/services/traffic-policies.ts'
-import { judgedAt } from '../../support/objects/access-objects.ts'
+import { observedAt } from '../../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 
 const REGION = 'region.sealane.io'
@@ -485,17 +485,17 @@ t.test('what is not valid, by field, value and what was expected', async (t) => 
   t.match(trafficPolicyProblem(clusterPolicy('default', targets('web'))), /^spec\.targetRefs/)
 })
 
-/** A version of a policy: `spill` above 100 is not valid. `kept`: what its status keeps, written at `judged`. */
+/** A version of a policy: `spill` above 100 is not valid. `kept`: what its status keeps, written at `observed`. */
 function version(
   generation: number,
   spill: number,
   kept?: AnyTrafficPolicy,
   uid = 'p-1',
-  judged = generation - 1,
+  observed = generation - 1,
 ): TrafficPolicy {
   const { metadata, ...rest } = policy('p', { spillBelowPercent: spill })
   const inForce = kept && versionToKeep(kept)
-  const status = inForce === undefined ? {} : { status: { conditions: judgedAt(judged), inForce } }
+  const status = inForce === undefined ? {} : { status: { conditions: observedAt(observed), inForce } }
   return { ...rest, metadata: { ...metadata, uid, generation }, ...status }
 }
 
@@ -512,7 +512,7 @@ t.test('what the status keeps counts while the policy is not valid, and only the
       ['a version that is not older', version(3, 101, kept), undefined, undefined],
       ['one that this release finds not valid', version(4, 101, version(3, 102)), undefined, undefined],
       ['nothing is kept', version(4, 101), undefined, undefined],
-      ['the agent has judged a later one not valid', version(5, 101, kept), undefined, 30],
+      ['the agent has observed a later one not valid', version(5, 101, kept), undefined, 30],
       ['it has missed generation 4, which may have taken away', version(5, 101, kept, 'p-1', 3), undefined, undefined],
     ]
   for (const [say, one, last, want] of rows) t.equal(policyInForce(one, last)?.spec.spillBelowPercent, want, say)
@@ -532,18 +532,18 @@ t.test('whatever is restarted when: the latest valid version counts, and none co
   fc.assert(
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
       let [kept, last]: (AnyTrafficPolicy | undefined)[] = []
-      let [judged, latest] = [-1, -1]
+      let [observed, latest] = [-1, -1]
       for (const [generation, { spill, isRestarted, isWritten }] of steps.entries()) {
         if (isRestarted) last = undefined
-        const one = version(generation, spill, kept, 'p-1', judged)
+        const one = version(generation, spill, kept, 'p-1', observed)
         const counts = policyInForce(one, last)
         if (spill <= 100) latest = generation
         if (counts !== undefined && counts.metadata.generation !== latest) return false
         // Nothing is lost that this process has seen, or that was written for the generation before.
-        const isKnown = last !== undefined || (kept !== undefined && judged === generation - 1)
+        const isKnown = last !== undefined || (kept !== undefined && observed === generation - 1)
         if (isKnown && counts === undefined) return false
         last = counts
-        if (isWritten) [kept, judged] = [counts, generation]
+        if (isWritten) [kept, observed] = [counts, generation]
       }
       return true
     }),

@@ -45,7 +45,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { equalsGolden } from '../../support/golden.ts'
 import { membershipObject } from '../../support/objects/cluster-objects.ts'
-import { accessPolicy, clusterAccessPolicy, judgedAt } from '../../support/objects/access-objects.ts'
+import { accessPolicy, clusterAccessPolicy, observedAt } from '../../support/objects/access-objects.ts'
 import { exportObject } from '../../support/objects/service-objects.ts'
 import { ownSlice } from '../support/own-slice.ts'
 import { cluster, dualStack, routeWorld, slice } from '../support/site.ts'
@@ -636,13 +636,13 @@ t.test('what the agent writes into the status of a policy is work only while the
     return pokes > before
   }
   for (const valid of [accessPolicy('shop/p', { from: [] }, 1), clusterAccessPolicy('deny')]) {
-    const status = { conditions: judgedAt(1) }
+    const status = { conditions: observedAt(1) }
     const broken = { ...valid, spec: { ...valid.spec, later: 1 } } as unknown as typeof valid
     const steps: readonly (readonly [say: string, typeof valid, boolean])[] = [
       ['a new one', valid, true],
       ['its status', { ...valid, status }, false],
       ['another spec', { ...broken, status }, true],
-      ['the status of one that is not valid', { ...broken, status: { conditions: judgedAt(2) } }, true],
+      ['the status of one that is not valid', { ...broken, status: { conditions: observedAt(2) } }, true],
       ['valid again', { ...valid, status }, true],
     ]
     for (const [say, one, want] of steps)

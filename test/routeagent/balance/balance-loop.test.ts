@@ -31,7 +31,7 @@ import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
 import { routeAgentCaches } from '../../../routeagent/world/read-world.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { accessPolicy, clusterAccessPolicy, judgedAt } from '../../support/objects/access-objects.ts'
+import { accessPolicy, clusterAccessPolicy, observedAt } from '../../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 import { exportObject } from '../../support/objects/service-objects.ts'
 import { ownSlice } from '../support/own-slice.ts'
@@ -584,7 +584,7 @@ t.test('a route agent that starts while a policy is not valid follows the versio
   const { spec } = trafficPolicy('one', ['web'], [{ clusters: ['paris'] }])
   await api.applyStatus({
     ...object,
-    status: { conditions: judgedAt(2), inForce: { uid: 'one', generation: 1, spec } },
+    status: { conditions: observedAt(2), inForce: { uid: 'one', generation: 1, spec } },
   })
   t.equal(only(young, 'web'), 'paris')
   t.equal(only(follow(), 'web'), 'paris', 'one that starts later')

@@ -18,7 +18,7 @@ export function clusterAccessPolicy(value: 'allow' | 'deny', name = 'default'): 
 }
 
 /** The conditions of a policy whose agent has looked at this generation last. */
-export function judgedAt(observedGeneration: number): Condition[] {
+export function observedAt(observedGeneration: number): Condition[] {
   const valid = { type: 'Valid', status: 'True', reason: 'PolicyInForce', message: '' } as const
   return [{ ...valid, observedGeneration, lastTransitionTime: '2026-01-01T00:00:00Z' }]
 }
