@@ -5,7 +5,7 @@
  * passed alone.
  *
  * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
- * SEALANE_TURN=number makes files of a tier take turns (turns.ts), and runs all of them if their paths have changed
+ * SEALANE_TURN=number makes files of a tier take turns (turns.ts), and runs half of them if their paths have changed
  * since SEALANE_CHANGED_SINCE=commit; the files that were left out are named.
  * SEALANE_FLAKY_FILE=path also appends the FLAKY lines to that file.
  * SEALANE_UPDATE_CASES=1 stores the number of cases of each file (cases.txt), instead of comparing it.

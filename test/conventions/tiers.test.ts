@@ -87,7 +87,7 @@ function wordsOf(pattern: string): readonly string[] {
   return /\((.*)\)/.exec(pattern)?.[1]?.split('|') ?? []
 }
 
-t.test('all shares run where what they show has changed, or may have', async (t) => {
+t.test('half of the shares, and two at least, run where what they show has changed, or may have', async (t) => {
   const turns: readonly Turns[] = [{ shares: [/a/, /b/], changed: /^gateway\// }, { shares: [/c/, /d/] }]
   const files = ['a', 'b', 'c', 'd', 'e']
   for (const [changed, number, left] of [
@@ -101,6 +101,13 @@ t.test('all shares run where what they show has changed, or may have', async (t)
     const share = shareOf({ turns }, files, { number, changed })
     t.same(share, { files: files.filter((file) => !left.includes(file as never)), left: [...left] })
   }
+  const four: readonly Turns[] = [{ shares: [/a/, /b/, /c/, /d/], changed: /^gateway\// }]
+  for (const [number, taken] of [
+    [0, ['a', 'b', 'e']],
+    [1, ['b', 'c', 'e']],
+    [7, ['a', 'd', 'e']],
+  ] as const)
+    t.same(shareOf({ turns: four }, files, { number, changed: ['gateway/main.ts'] }).files, taken, `turn ${number}`)
 })
 
 t.test('a turn is a whole number', async (t) => {
