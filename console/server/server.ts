@@ -59,7 +59,7 @@ export interface ConsoleLimits extends StreamLimits {
 }
 
 const LIMITS: ConsoleLimits = {
-  ...{ clients: 32, everyMs: 250, beatMs: 5000, unreadMs: 10_000 },
+  ...{ clients: 32, everyMs: 200, beatMs: 5000, unreadMs: 10_000 },
   ...{ connections: 128, answerMs: 10_000, loginMs: 1000, explainMs: 30_000, explainEveryMs: 500, readerMs: 600_000 },
 }
 const MAX_HEADER_BYTES = 8 * 1024
