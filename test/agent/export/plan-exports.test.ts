@@ -198,10 +198,8 @@ t.test('an export of a guarded namespace: who has permitted it, and until when',
     const found = [...planExports(world, memory).exports.values()][0]?.valid
     return `${found?.status} ${found?.reason}`
   }
-  const [accepted, pending]: Conditions[1][] = [
-    ['True', 'Exported'],
-    ['False', 'Pending'],
-  ]
+  const accepted: Conditions[1] = ['True', 'Exported']
+  const pending: Conditions[1] = ['False', 'Pending']
   const [stays, refused] = ['True Valid,ExportedBefore', 'False NamespaceNotAllowed']
   t.equal(validWith(accepted), stays, 'an earlier release')
   for (const reason of ['QuotaRecords', 'Failed'] as const) t.equal(validWith(['False', reason]), stays, reason)

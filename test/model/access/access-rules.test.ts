@@ -152,7 +152,7 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
   t.same(inForce(at(1, open), at(3, { from: 7 })), closed, 'generation 2 was missed: it may have taken away')
   const keptByAgent = at(3, { from: 7 }, { generation: 2, spec: good }, 2)
   t.same(inForce(at(1, open), keptByAgent), good, 'the agent has seen generation 2')
-  const asOfTheFirst = at(3, { from: 7 }, { generation: 1, spec: open as Spec }, 1)
+  const asOfTheFirst = at(3, { from: 7 }, { generation: 1, spec: open }, 1)
   t.same(inForce(at(1, open), asOfTheFirst), closed, 'nor has the agent')
 })
 
