@@ -10,6 +10,7 @@ import {
   LABEL_K8S_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
   type MemberRecord,
+  type NamespaceLists,
   type PublishedEndpoint,
   type Service,
   type ServiceExport,
@@ -18,14 +19,13 @@ import {
   excludedNamespace,
   findCondition,
   guardedNamespace,
-  isConditionTrue,
   isDnsLabel,
   nameHash,
   serviceKey,
   unexportedNamespace,
 } from '../../model/model.ts'
 import { MAX_SLICE_ADDRESSES, RECORD_FORMS, pairBytes } from '../../model/grammar/grammar.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import { type ReasonCode, firstReason, hasReason, joinReasons } from '../../model/reasons/reasons.ts'
 import { clusterSelectorsProblem, isDerived, usersReason } from '../../model/services/services.ts'
 import { memberRecordBytes } from '../../protocol/codec/codec.ts'
 import { MAX_RECORD_BYTES } from '../../protocol/protocol.ts'
@@ -193,10 +193,11 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const others = [offered, isClosed, open, staysExported(object)]
+    const permission = guardPermission(object, world.access.namespaces)
+    const others = [offered, isClosed, open, permission]
     const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...others]
     const planned = memo.get(key, inputs, () =>
-      planExport(world, memory, { object, service, own, offered, open }),
+      planExport(world, memory, { object, service, own, offered, open, permission }),
     ) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
@@ -211,6 +212,7 @@ interface ExportAtHand {
   readonly own: readonly EndpointSlice[]
   readonly offered: ExportOffer
   readonly open: OpenConnections
+  readonly permission: GuardPermission | undefined
 }
 
 /** What this cluster's nodes do with open connections after a withdrawal. They look at none if all pods are exposed. */
@@ -221,9 +223,9 @@ const NOT_PUBLISHED = { recordKeys: [], records: [], exported: undefined, offere
 function planExport(
   world: ExportWorld,
   memory: ExportMemory,
-  { object, service, own, offered, open }: ExportAtHand,
+  { object, service, own, offered, open, permission }: ExportAtHand,
 ): PlannedRecords {
-  const valid = validateExport(object, service, world.access)
+  const valid = withPermission(validateExport(object, service, world.access, permission), permission)
   if (service === undefined || valid.status !== 'True') return { valid, ...NOT_PUBLISHED }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
@@ -253,7 +255,7 @@ function planExport(
   if (excess !== undefined) {
     const message = `Service ${namespace}/${name} is too large to be exported: ${excess}`
     const refused = { ...valid, status: 'False', reason: 'ServiceTooLarge', message } as const
-    return { valid: refused, ...NOT_PUBLISHED }
+    return { valid: withPermission(refused, permission), ...NOT_PUBLISHED }
   }
   return { valid, records, recordKeys: records.map(keyTextOf), exported, offered, notes: eachOnce(notes) }
 }
@@ -284,6 +286,7 @@ function validateExport(
   object: ServiceExport,
   service: Service | undefined,
   { exposure, namespaces = {} }: ExportAccess,
+  permission: GuardPermission | undefined,
 ): ConditionFinding {
   const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`
@@ -314,9 +317,8 @@ function validateExport(
   const why = excludedNamespace(namespace, namespaces)
   const lists = 'allowedNamespaces of the site file, or --allow-namespace of sealane join'
   const hint = `namespace ${namespace} ${why}; ${lists}, may name it`
-  // What is guarded but was exported before stays, as after the list of allowed namespaces was narrowed.
-  const stays = unexportedNamespace(namespace, namespaces) === undefined && staysExported(object)
-  if (why !== undefined && !stays) return finding('False', 'NamespaceNotAllowed', `${title} is not exported: ${hint}`)
+  if (why !== undefined && permission === undefined)
+    return finding('False', 'NamespaceNotAllowed', `${title} is not exported: ${hint}`)
   if (exposure === 'nothing') {
     // A broker of an earlier release would give a record that is offered to nobody to all members.
     return finding('False', 'ExposesNothing', `${title} is not exported: Membership self has spec.exposure "nothing"`)
@@ -325,15 +327,34 @@ function validateExport(
   return finding('True', 'Valid', `${title} can be exported${remark}`)
 }
 
+/** Why an export of a guarded namespace may be valid. The condition Valid has it as a further reason. */
+type GuardPermission = 'NamespaceAllowed' | 'ExportedBefore'
+
+/** Undefined if the namespace is not guarded, and if nothing permits the export. */
+function guardPermission(object: ServiceExport, lists: NamespaceLists = {}): GuardPermission | undefined {
+  const { namespace = '' } = object.metadata
+  if (guardedNamespace(namespace) === undefined) return undefined
+  if (excludedNamespace(namespace, lists) === undefined) return 'NamespaceAllowed'
+  return unexportedNamespace(namespace, lists) === undefined && wasExported(object) ? 'ExportedBefore' : undefined
+}
+
 /**
- * The namespace is guarded, and the export was valid before: the broker accepted it or has not answered. Before its
- * answer, nothing says that it was refused, and a change of the export must not withdraw it.
+ * A release that did not look at the own list has exported it, and the broker has not refused the namespace since. Such
+ * a release has written `Valid` as the only reason. It has also left that reason on exports after a leave, whose Ready is
+ * Pending. The further reason outlasts a time in which the export is not valid.
  */
-function staysExported({ metadata, status }: ServiceExport): boolean {
-  if (guardedNamespace(metadata.namespace ?? '') === undefined) return false
-  const ready = findCondition(status?.conditions, CONDITION_READY)
-  const isReady = ready?.status === 'True' || ready?.reason === 'Pending'
-  return isReady && isConditionTrue(status?.conditions, 'Valid')
+function wasExported({ status }: ServiceExport): boolean {
+  const [valid, ready] = ['Valid', CONDITION_READY].map((type) => findCondition(status?.conditions, type))
+  if (valid === undefined || ready === undefined || ready.reason === 'NamespaceNotAllowed') return false
+  if (hasReason(valid.reason, 'ExportedBefore')) return true
+  return valid.status === 'True' && valid.reason === 'Valid' && ready.reason !== 'Pending'
+}
+
+/** A permission by the own list ends with the list, so an export that is not valid does not keep it. */
+function withPermission(finding: ConditionFinding, permission: GuardPermission | undefined): ConditionFinding {
+  const isKept = permission === 'ExportedBefore' || finding.status === 'True'
+  if (permission === undefined || !isKept) return finding
+  return { ...finding, reason: joinReasons([firstReason(finding.reason), permission]) }
 }
 
 const EXPORT = RECORD_FORMS.ServiceExport.fields

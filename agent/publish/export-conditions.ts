@@ -54,6 +54,7 @@ const AT_ONCE = 64
 const LAG_MS = 30_000
 
 const LEFT: readonly ConditionFinding[] = [
+  { type: 'Valid', status: 'Unknown', reason: 'Pending', message: 'this cluster has left the clusterset' },
   { type: 'Ready', status: 'False', reason: 'Pending', message: 'this cluster has left the clusterset' },
   { type: 'Conflict', status: 'False', reason: 'NoConflicts', message: '' },
   { type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message: 'this cluster has left the clusterset' },

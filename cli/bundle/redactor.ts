@@ -237,14 +237,17 @@ export class Redactor {
    * bundle.
    */
   #learns = true
-  /** True inside maps whose values selectors compare. */
+  /**
+   * True inside maps whose values selectors compare. These are labels and no secrets, and their words occur elsewhere,
+   * so none of them is learned.
+   */
   #compares = false
   /** True inside maps of numbers. */
   #counts = false
 
   /** Remembers a secret to redact it everywhere. */
   learn(secret: string): void {
-    if (!this.#learns) return
+    if (!this.#learns || this.#compares) return
     const isWorthKnowing = secret.length >= 8 && !/^([a-z][a-z.:/-]*|[\d.:]+|<redacted.*|\/.*)$/.test(secret)
     if (isWorthKnowing && this.#learned.size < MOST_LEARNED) this.#learned.add(secret)
   }

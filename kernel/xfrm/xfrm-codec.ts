@@ -1,5 +1,13 @@
 /** Encodes and decodes messages of XFRM policies (linux/xfrm.h). Pure. */
-import { type Family, addressBits, formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
+import {
+  type Address,
+  type Family,
+  addressBits,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+} from '../../model/addresses/addresses.ts'
 import { XFRM_PRIORITY_ADMITTED, XFRM_PRIORITY_REFUSED } from '../../model/model.ts'
 import {
   AF_INET,
@@ -98,8 +106,8 @@ export function decodeEarlier(data: Buffer): EarlierPolicy | undefined {
   const found = attributes(data, INFO_BYTES)
   const mask = found.get(XFRMA_MARK)?.subarray(4, 8) ?? []
   if (priority >= XFRM_PRIORITY_ADMITTED || !isOfAllDevices(found) || mask.some((byte) => byte !== 0)) return undefined
-  const prefixes = decodePrefixes(data)
-  return prefixes === undefined ? undefined : { ...prefixes, priority }
+  const decoded = decodePrefixes(data)
+  return decoded === undefined ? undefined : { ...decoded.prefixes, priority }
 }
 
 /** Not for IPsec, not of an XFRM device, and of the main kind. */
@@ -131,23 +139,32 @@ function decodeSelector(data: Buffer): Pick<ForwardPolicy, 'source' | 'destinati
   const isUnset = (from: number, to: number): boolean => data.subarray(from, to).every((byte) => byte === 0)
   if (!isUnset(PORTS_AT, FAMILY_AT) || data[PROTOCOL_AT] !== 0) return undefined
   if (readU32(data, USER_AT) !== 0) return undefined
-  const prefixes = decodePrefixes(data)
+  const decoded = decodePrefixes(data)
+  if (decoded?.isCanonical !== true) return undefined
   const outputIndex = readU32(data, DEVICE_AT)
-  return prefixes === undefined ? undefined : { ...prefixes, ...(outputIndex === 0 ? {} : { outputIndex }) }
+  return { ...decoded.prefixes, ...(outputIndex === 0 ? {} : { outputIndex }) }
 }
 
-function decodePrefixes(data: Buffer): Pick<ForwardPolicy, 'source' | 'destination'> | undefined {
+interface DecodedPrefixes {
+  readonly prefixes: Pick<ForwardPolicy, 'source' | 'destination'>
+  /** False if host bits are set, as only other software does: the kernel keeps them, and does not compare them. */
+  readonly isCanonical: boolean
+}
+
+function decodePrefixes(data: Buffer): DecodedPrefixes | undefined {
   const kind = readU16(data, FAMILY_AT)
   if (kind !== AF_INET && kind !== AF_INET6) return undefined
   const family: Family = kind === AF_INET ? 4 : 6
-  const prefix = (at: number, length: number): string | undefined => {
-    const bits = addressBits(family)
-    if (length > bits) return undefined
-    return formatPrefix(parsePrefix(`${readAddress(data.subarray(at, at + bits / 8))}/${length}`))
+  const bits = addressBits(family)
+  const [toLength, fromLength] = [data[LENGTHS_AT] ?? 0, data[LENGTHS_AT + 1] ?? 0]
+  if (toLength > bits || fromLength > bits) return undefined
+  const addressAt = (at: number): Address => parseAddress(readAddress(data.subarray(at, at + bits / 8)))
+  const [to, from] = [addressAt(0), addressAt(SOURCE_AT)]
+  const [destination, source] = [prefixOf(to, toLength), prefixOf(from, fromLength)]
+  return {
+    prefixes: { source: formatPrefix(source), destination: formatPrefix(destination) },
+    isCanonical: source.value === from.value && destination.value === to.value,
   }
-  const destination = prefix(0, data[LENGTHS_AT] ?? 0)
-  const source = prefix(SOURCE_AT, data[LENGTHS_AT + 1] ?? 0)
-  return source === undefined || destination === undefined ? undefined : { source, destination }
 }
 
 /** xfrm_address_t has room for IPv6. */

@@ -116,25 +116,38 @@ export function versionToKeep<P extends AnyPolicy>({ kind, metadata, spec }: P):
   return isKept ? { uid, generation, spec } : undefined
 }
 
+interface SeenVersion<P extends AnyPolicy> {
+  readonly version: P
+  /** The generation of the policy when this version was found to be in force. */
+  readonly lookedAt: number
+}
+
 /** Remembers the valid versions of the policies of one kind that a process has seen, as long as the policies exist. */
 export class PolicyVersions<P extends AnyPolicy> {
   readonly #problemOf: ProblemOf<P>
-  #good: ReadonlyMap<string, P> = new Map()
+  #seen: ReadonlyMap<string, SeenVersion<P>> = new Map()
 
   constructor(problemOf: ProblemOf<P>) {
     this.#problemOf = problemOf
   }
 
-  /** Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. */
+  /**
+   * Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. A
+   * version counts only if this process has looked at the generation before the current one: a generation that it
+   * missed may have been valid, and have taken away what the version allows.
+   */
   look(policies: readonly P[]): readonly (P | undefined)[] {
-    const good = new Map<string, P>()
+    const now = new Map<string, SeenVersion<P>>()
     const found = policies.map((policy) => {
       const key = objectKeyText(policy)
-      const version = versionInForce(policy, this.#problemOf, this.#good.get(key))
-      if (version !== undefined) good.set(key, version)
+      const { generation = 0 } = policy.metadata
+      const seen = this.#seen.get(key)
+      const last = seen !== undefined && seen.lookedAt >= generation - 1 ? seen.version : undefined
+      const version = versionInForce(policy, this.#problemOf, last)
+      if (version !== undefined) now.set(key, { version, lookedAt: generation })
       return version
     })
-    this.#good = good
+    this.#seen = now
     return found
   }
 }

@@ -68,6 +68,11 @@ export function firstReason(reason: ConditionReason): ReasonCode {
   return reason.split(',')[0] as ReasonCode
 }
 
+/** Whether a code is one of several joined reasons. */
+export function hasReason(reason: ConditionReason, code: ReasonCode): boolean {
+  return reason.split(',').includes(code)
+}
+
 export function reasonRow(code: ReasonCode): ReasonRow {
   return REASONS[code]
 }

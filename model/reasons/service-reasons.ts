@@ -15,6 +15,17 @@ export const SERVICE_REASONS = {
     todo: 'Nothing.',
     shows: ['condition Valid of ServiceExport'],
   },
+  NamespaceAllowed: {
+    means: 'The namespace is guarded, and the `allowedNamespaces` of this cluster name it.',
+    todo: 'Nothing.',
+    shows: ['condition Valid of ServiceExport'],
+  },
+  ExportedBefore: {
+    means:
+      'The namespace is guarded, and no list of this cluster names it. The export stays, because an earlier release exported it.',
+    todo: 'Name the namespace in `allowedNamespaces` of the site file, or remove the ServiceExport.',
+    shows: ['condition Valid of ServiceExport'],
+  },
   NoService: {
     standard: 'KEP-1645',
     means: "No Service has the ServiceExport's namespace and name, or the name is no DNS name.",

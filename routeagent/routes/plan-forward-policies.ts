@@ -19,12 +19,13 @@ import { ADMITTED_MARK } from '../../model/model.ts'
 /** Each policy costs memory of the kernel. A larger clusterset has no policies, which is reported. */
 export const MAX_FORWARD_POLICIES = 8192
 /**
- * The kernel finds policies of longer prefixes in trees (since Linux 5.0). It keeps those of shorter ones
- * (INEXACT_PREFIXLEN_IPV4, _IPV6) in lists and compares them one after the other, for every packet that the node
- * forwards: at an estimated 2 to 5 ns, three policies for each of 64 pairs take 0.4 to 1 µs.
+ * The kernel (since Linux 5.0) finds a policy in trees by its longer prefixes. A prefix shorter than this
+ * (INEXACT_PREFIXLEN_IPV4, _IPV6) is in no tree: a policy with two of them is in a list that all packets share, and one
+ * with a single one is in a list of the other prefix. The node compares the policies of a list one after the other, for
+ * each packet that it forwards: at an estimated 2 to 5 ns, three policies for each of 64 pairs take 0.4 to 1 µs.
  */
 const SHORTER_THAN: Readonly<Record<Family, number>> = { 4: 16, 6: 48 }
-export const MAX_SHORT_PAIRS = 64
+export const MAX_COMPARED_PAIRS = 64
 
 export interface ForwardPoliciesInit {
   /** Prefixes of the other clusters, of both families. */
@@ -65,23 +66,31 @@ export function planForwardPolicies({ remote, pods, overlayIndex }: ForwardPolic
   return { policies: [], leftOut: [...leftOut, why] }
 }
 
-/** The pairs of one family. None if too many of them would cost every packet a comparison. */
+/** The pairs of one family. None if each packet would be compared with too many of them. */
 function pairsOf(
   family: Family,
   remote: readonly Prefix[],
   pods: readonly Prefix[],
 ): { readonly pairs: readonly Pair[]; readonly leftOut: readonly string[] } {
   const [sources, destinations] = [distinct(remote, family), distinct(pods, family)]
-  const isShort = ({ length }: Prefix): boolean => length < SHORTER_THAN[family]
-  const longPairs = sources.filter((one) => !isShort(one)).length * destinations.filter((one) => !isShort(one)).length
-  const shortPairs = sources.length * destinations.length - longPairs
-  if (shortPairs > MAX_SHORT_PAIRS) {
-    const what = `${shortPairs} pairs of a member and pod CIDRs with a prefix shorter than /${SHORTER_THAN[family]}`
-    return { pairs: [], leftOut: [`IPv${family}: ${what}: at most ${MAX_SHORT_PAIRS} get XFRM policies`] }
+  const compared = comparedPairs(sources, destinations, SHORTER_THAN[family])
+  if (compared > MAX_COMPARED_PAIRS) {
+    const what = `each packet would be compared with ${compared} pairs of a member and pod CIDRs`
+    const why = `because of prefixes shorter than /${SHORTER_THAN[family]}`
+    return { pairs: [], leftOut: [`IPv${family}: ${what}, ${why}: expected at most ${MAX_COMPARED_PAIRS}`] }
   }
   const from = sources.map(formatPrefix).sort()
   const to = destinations.map(formatPrefix).sort()
   return { pairs: to.flatMap((destination) => from.map((source) => ({ source, destination }))), leftOut: [] }
+}
+
+/** The most pairs that the kernel compares with one packet. */
+function comparedPairs(sources: readonly Prefix[], destinations: readonly Prefix[], longFrom: number): number {
+  const shortOf = (prefixes: readonly Prefix[]): number => prefixes.filter(({ length }) => length < longFrom).length
+  const [shortSources, shortDestinations] = [shortOf(sources), shortOf(destinations)]
+  const ofDestination = shortDestinations < destinations.length ? shortSources : 0
+  const ofSource = shortSources < sources.length ? shortDestinations : 0
+  return shortSources * shortDestinations + ofDestination + ofSource
 }
 
 function distinct(prefixes: readonly Prefix[], family: Family): Prefix[] {

@@ -30,6 +30,7 @@ import {
   LOOP_TIMING,
   OVERLAY_HOLD_MICROSECONDS,
   REPORT_AGAIN_MS,
+  type NodeRouteWorld,
   type RouteAgentCaches,
   type RouteAgentConfig,
   type RouteAgentMetrics,
@@ -100,6 +101,7 @@ export class RouteLoop {
   /** The text of the object in the API, and when it was written, on the monotonic clock. */
   #reported: { readonly text: string; readonly at: number } | undefined
   #lastPlan = ''
+  #hasSaidOpen = false
   /** What the status says besides the plan. Undefined until the previous status was read. */
   #said: Said | undefined
 
@@ -134,6 +136,7 @@ export class RouteLoop {
       this.notReady = `waiting for ${reading.waitingFor}`
       return
     }
+    this.#sayOpen(reading.world)
     // Routes depend on devices and addresses of other programs, so the facts are always read again here.
     this.#deps.facts.invalidate()
     const facts = await this.#deps.facts.read(signal)
@@ -169,6 +172,13 @@ export class RouteLoop {
     this.notReady = this.#applied ? undefined : round.failure?.message
     await this.#report(plan, round.failure, signal)
     round.finish()
+  }
+
+  /** Once: an operator may have stated false before it also left out the XFRM policies. */
+  #sayOpen({ exposure = 'pods', failClosed }: Pick<NodeRouteWorld, 'exposure' | 'failClosed'>): void {
+    if (failClosed !== false || exposure === 'pods' || this.#hasSaidOpen) return
+    this.#hasSaidOpen = true
+    this.#deps.logger.info('spec.failClosed is false: pods are open while nft tables are missing')
   }
 
   // The device would unpack packets from any sender. An existing device was created under a table and stays, but that

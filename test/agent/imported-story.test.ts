@@ -1,5 +1,6 @@
 /** An exporter learns which members import its service, and why the others do not. */
 import t, { type Test } from 'tap'
+import { findCondition } from '../../model/conditions.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
@@ -199,4 +200,6 @@ t.test('an export that becomes invalid, or is refused, and a member that leaves'
   await c1.setPhase('leaving')
   await c1.ended()
   t.equal(imported(c1), 'Unknown/Pending: this cluster has left the clusterset')
+  const { conditions } = c1.api.get('ServiceExport', 'web', 'shop')?.status ?? {}
+  t.match(findCondition(conditions, 'Valid'), { status: 'Unknown', reason: 'Pending' }, 'the next clusterset decides')
 })

@@ -7,7 +7,7 @@ import { inPrivateNetns } from '../support/netns.ts'
 
 const sh = (line: string): string => execFileSync('ip', line.split(' '), { encoding: 'utf8' })
 
-/** Of IPsec, with ports, for an XFRM device, of other directions, and with our priorities in another form. */
+/** Of IPsec, with ports, for an XFRM device, of other directions, with host bits, and with our priorities in another form. */
 const THEIRS = [
   'src 244.3.0.0/16 dst 10.42.0.0/16 dir fwd priority 2975 tmpl src 192.0.2.1 dst 192.0.2.2 proto esp mode tunnel',
   'src 244.3.0.0/16 dst 10.42.0.0/16 dir in action block priority 4294007311',
@@ -20,6 +20,9 @@ const THEIRS = [
   'src 244.9.0.0/16 dst 10.42.0.0/16 dir fwd priority 3000 if_id 7',
   'src 244.9.0.0/16 dst 10.42.0.0/16 dir fwd priority 3000 mark 0x1 mask 0xff',
   'src 244.8.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311 mark 0x1 mask 0xff',
+  'src 244.10.1.2/16 dst 10.42.0.1/16 dir fwd priority 3001',
+  'src fd44::1/48 dst fd42::1/48 dir fwd priority 3002',
+  'src 244.10.1.2/16 dst 10.43.0.0/16 dir fwd action block priority 4294007311',
 ]
 
 inPrivateNetns(t, import.meta.url, () => {
@@ -33,9 +36,10 @@ inPrivateNetns(t, import.meta.url, () => {
     const { ours, earlier } = await policies.list()
     t.strictSame(ours, [], 'none of them is ours')
     const counts = (source: string, priority: number) => ({ source, destination: '10.42.0.0/16', priority })
+    const six = { source: 'fd44::/48', destination: 'fd42::/48', priority: 3002 }
     t.strictSame(
       [...earlier].sort((a, b) => a.priority - b.priority),
-      [counts('244.3.0.0/16', 2975), counts('244.9.0.0/16', 3000)],
+      [counts('244.3.0.0/16', 2975), counts('244.9.0.0/16', 3000), counts('244.10.0.0/16', 3001), six],
       'those that count first, for all marks and XFRM devices',
     )
     const same = { source: '244.4.0.0/16', destination: '10.42.0.0/16', action: 'block' } as const

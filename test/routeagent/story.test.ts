@@ -407,6 +407,24 @@ t.test('leaving: the table stays as long as XFRM policies may be left, which wou
   t.equal(machine.kernel(), machine.before)
 })
 
+t.test('failClosed: false leaves pods open while tables are missing, which is logged once', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  machine.failClosed = false
+  const open = (): string[] => machine.logger.messages('info').filter((text) => text.includes('failClosed'))
+  const all = machine.start(t)
+  await machine.ready()
+  t.strictSame(open(), [], 'all pods are exposed anyway')
+  await all.stop()
+  const joined = membership()
+  machine.api.put({ ...joined, spec: { ...joined.spec, exposure: 'exports' } })
+  machine.start(t)
+  await machine.ready()
+  machine.api.put(serviceImport('web', '245.0.0.7'))
+  await eventually(() => open().length > 0)
+  t.strictSame(open(), ['spec.failClosed is false: pods are open while nft tables are missing'])
+})
+
 t.test('a dry run changes nothing', async (t) => {
   const machine = new Machine(t)
   machine.join()

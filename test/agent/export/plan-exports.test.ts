@@ -43,11 +43,12 @@ function selecting(propertySelector: Selector): ServiceExport {
 function exportedBefore(
   namespace: string,
   ready: readonly [status: 'True' | 'False', reason: ConditionReason],
+  valid: readonly [status: 'True' | 'False' | 'Unknown', reason: ConditionReason] = ['True', 'Valid'],
 ): ServiceExport {
-  const condition = (type: string, [status, reason]: typeof ready) => ({
+  const condition = (type: string, [status, reason]: typeof valid) => ({
     ...{ type, status, reason, message: '', lastTransitionTime: '2026-11-28T09:00:00Z' },
   })
-  const conditions = [condition('Valid', ['True', 'Valid']), condition('Ready', ready)]
+  const conditions = [condition('Valid', valid), condition('Ready', ready)]
   return { ...serviceExport(namespace, 'web'), status: { conditions } }
 }
 
@@ -142,9 +143,9 @@ t.test('which exports are valid', async (t) => {
       'False NamespaceNotAllowed Service kube-system/web is not exported: namespace kube-system is a system namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
     ],
     [
-      'a guarded namespace whose export was accepted by a release that did not look at the list, or before it narrowed',
+      'a guarded namespace whose export was accepted by a release that did not look at the list',
       { exports: [exportedBefore('default', ['True', 'Exported'])], services: [service('default', 'web')] },
-      'True Valid Service default/web can be exported, because it was before: namespace default is the default for objects that name no namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
+      'True Valid,ExportedBefore Service default/web can be exported, because it was before: namespace default is the default for objects that name no namespace; allowedNamespaces of the site file, or --allow-namespace of sealane join, may name it',
     ],
     [
       'a guarded namespace, refused by the broker before',
@@ -165,7 +166,7 @@ t.test('which exports are valid', async (t) => {
         ...{ exports: [serviceExport('kube-system', 'web')], services: [service('kube-system', 'web')] },
         access: { ...WORLD.access, namespaces: { allowed: ['kube-system'], excluded: ['kube-system'] } },
       },
-      'True Valid Service kube-system/web can be exported',
+      'True Valid,NamespaceAllowed Service kube-system/web can be exported',
     ],
     [
       'an excluded one',
@@ -188,20 +189,40 @@ t.test('which exports are valid', async (t) => {
   }
 })
 
-t.test(
-  'an accepted export of a guarded namespace stays after its records change, until they are refused',
-  async (t) => {
-    const memory = newExportMemory()
-    const validWith = (ready: Parameters<typeof exportedBefore>[1]): string | undefined => {
-      const exports = [exportedBefore('default', ready)]
-      const world = { ...WORLD, exports, services: [service('default', 'web')] }
-      return [...planExports(world, memory).exports.values()][0]?.valid.status
-    }
-    t.equal(validWith(['True', 'Exported']), 'True')
-    t.equal(validWith(['False', 'Pending']), 'True', 'not confirmed by the broker yet')
-    t.equal(validWith(['False', 'NamespaceNotAllowed']), 'False', 'the memory of the plan has no part in it')
-  },
-)
+t.test('an export of a guarded namespace: who has permitted it, and until when', async (t) => {
+  const memory = newExportMemory()
+  type Conditions = Parameters<typeof exportedBefore>
+  const validWith = (ready: Conditions[1], valid?: Conditions[2], change: Partial<ExportWorld> = {}): string => {
+    const exports = [exportedBefore('default', ready, valid)]
+    const world = { ...WORLD, exports, services: [service('default', 'web')], ...change }
+    const found = [...planExports(world, memory).exports.values()][0]?.valid
+    return `${found?.status} ${found?.reason}`
+  }
+  const accepted: Conditions[1] = ['True', 'Exported']
+  const pending: Conditions[1] = ['False', 'Pending']
+  const [stays, refused] = ['True Valid,ExportedBefore', 'False NamespaceNotAllowed']
+  t.equal(validWith(accepted), stays, 'an earlier release')
+  for (const reason of ['QuotaRecords', 'Failed'] as const) t.equal(validWith(['False', reason]), stays, reason)
+  t.equal(validWith(pending), refused, 'an earlier release has left')
+  t.equal(validWith(['False', 'NamespaceNotAllowed']), refused, 'the memory of the plan has no part in it')
+  const before = ['True', 'Valid,ExportedBefore'] as const
+  t.equal(validWith(accepted, before), stays)
+  t.equal(validWith(pending, before), stays, 'not confirmed by the broker yet')
+  t.equal(validWith(['False', 'NamespaceNotAllowed'], before), refused)
+
+  const [gone, closed] = ['NoService,ExportedBefore', 'ExposesNothing,ExportedBefore'] as const
+  t.equal(validWith(accepted, before, { services: [] }), `False ${gone}`)
+  const nothing = { access: { ...WORLD.access, exposure: 'nothing' } } as const
+  t.equal(validWith(accepted, before, nothing), `False ${closed}`)
+  for (const reason of [gone, closed]) t.equal(validWith(pending, ['False', reason]), stays, `after ${reason}`)
+  t.equal(validWith(pending, ['False', 'NoService']), refused, 'a new one without Service')
+
+  const allowed = { access: { ...WORLD.access, namespaces: { allowed: ['default'] } } }
+  for (const valid of [undefined, before]) t.equal(validWith(accepted, valid, allowed), 'True Valid,NamespaceAllowed')
+  t.equal(validWith(accepted, ['True', 'Valid,NamespaceAllowed']), refused, 'taken out of the own list')
+  t.equal(validWith(accepted, before, { ...allowed, services: [] }), 'False NoService', 'the list alone permits it')
+  t.equal(validWith(pending, ['Unknown', 'Pending']), refused, 'after a leave')
+})
 
 t.test('a service that is too large says so, with both numbers', async (t) => {
   const ports = (count: number, name = 'p'): NonNullable<NonNullable<Service['spec']>['ports']> =>

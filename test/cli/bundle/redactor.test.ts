@@ -103,6 +103,20 @@ t.test('no form of a secret gets out', (t) => {
   t.end()
 })
 
+t.test('the value of a selector stays where another field has it', (t) => {
+  for (const selector of [
+    { matchLabels: { 'auth-zone': 'prod-eu-1' } },
+    { matchProperties: { 'auth-zone.example.org': 'prod-eu-1' } },
+    { matchExpressions: [{ key: 'auth-zone', operator: 'In', values: ['prod-eu-1'] }] },
+  ]) {
+    const redactor = new Redactor()
+    const found = { spec: redactor.value(selector), cluster: 'prod-eu-1' }
+    t.match(redactor.finishValue(found), { cluster: 'prod-eu-1' }, JSON.stringify(selector))
+    t.match(JSON.stringify(found.spec), /<redacted-key-1>/, 'a number in its place')
+  }
+  t.end()
+})
+
 t.test('what is needed to help gets out', (t) => {
   const kept: readonly unknown[] = [
     { kind: 'Node', metadata: { name: 'n', annotations: { 'sealane.io/public-address': '192.0.2.1' } } },

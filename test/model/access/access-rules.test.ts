@@ -137,6 +137,23 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
   t.match(versions.policies([of({ from: 7 })]), [{ spec: good }], 'what no status has kept, this process has seen')
   versions.policies([])
   t.match(versions.policies([of({ from: 7 })]), [{ spec: { from: [] } }], 'removed is forgotten')
+
+  const at = (generation: number, spec: unknown, kept?: Partial<Kept>, observed?: number): AccessPolicy => {
+    const one = of(spec, kept, observed)
+    return { ...one, metadata: { ...one.metadata, generation } }
+  }
+  const inForce = (...looks: readonly AccessPolicy[]): unknown => {
+    const some = new AccessVersions()
+    return looks.map((one) => some.policies([one])[0]?.spec).at(-1)
+  }
+  const [open, closed] = [{ from: [{}] }, { targetRefs: [], from: [] }]
+  t.same(inForce(at(1, open), at(2, { from: 7 })), open, 'each generation was seen')
+  t.same(inForce(at(1, open), at(2, { from: 7 }), at(3, { from: 8 })), open, 'each generation was seen')
+  t.same(inForce(at(1, open), at(3, { from: 7 })), closed, 'generation 2 was missed: it may have taken away')
+  const keptByAgent = at(3, { from: 7 }, { generation: 2, spec: good }, 2)
+  t.same(inForce(at(1, open), keptByAgent), good, 'the agent has seen generation 2')
+  const asOfTheFirst = at(3, { from: 7 }, { generation: 1, spec: open }, 1)
+  t.same(inForce(at(1, open), asOfTheFirst), closed, 'nor has the agent')
 })
 
 t.test('a ClusterAccessPolicy that is not valid', async (t) => {

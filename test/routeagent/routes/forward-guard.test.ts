@@ -79,16 +79,16 @@ t.test('short prefixes, which the kernel compares one after the other: few, or n
     [six, six],
   )
   t.strictSame(leftOut, [
-    'IPv4: 65 pairs of a member and pod CIDRs with a prefix shorter than /16: at most 64 get XFRM policies',
+    'IPv4: each packet would be compared with 65 pairs of a member and pod CIDRs, because of prefixes shorter than /16: expected at most 64',
   ])
-  const wide = (count: number) =>
-    planForwardPolicies({
-      remote: prefixes(...many(count, 16)),
-      pods: prefixes('10.128.0.0/14'),
-      overlayIndex: undefined,
-    })
-  t.equal(wide(64).policies.length, 128)
-  t.match(wide(65), { policies: { length: 0 }, leftOut: [/^IPv4: 65 pairs/] }, 'pods of a short prefix')
+  const wide = (remote: readonly string[], ...pods: string[]) =>
+    planForwardPolicies({ remote: prefixes(...remote), pods: prefixes(...pods), overlayIndex: undefined })
+  const PODS_OF_14 = '10.128.0.0/14'
+  t.match(wide(many(500, 16), PODS_OF_14), { policies: { length: 1000 }, leftOut: [] }, 'found by the other prefix')
+  t.equal(wide(short(64), PODS_OF_14).policies.length, 128, 'both are short')
+  t.match(wide(short(65), PODS_OF_14).leftOut, [/compared with 65 pairs/])
+  t.match(wide(short(64), PODS_OF_14, '10.42.0.0/16').leftOut, [/compared with 128 pairs/], 'two lists for one packet')
+  t.match(wide([...short(64), '244.1.0.0/16'], PODS_OF_14).leftOut, [/compared with 65 pairs/], 'and of the source')
 })
 
 const NO_XFRM = new KernelError('EOPNOTSUPP', 'open a netlink socket', 'protocol not supported')

@@ -66,6 +66,7 @@ export class Machine {
   metrics = createMetrics('routeagent')
   /** Absent: the route agent has none. */
   forwardPolicies: FakeForwardPolicies | undefined
+  failClosed = true
   readonly before: string
   readonly stateDir: string
 
@@ -121,7 +122,7 @@ export class Machine {
       ...closing,
     }
     const port = overlayPort === undefined ? {} : { overlayPort }
-    const config = { node: 'worker', version: '1.2.3', stateDir: this.stateDir, failClosed: true, ...port }
+    const config = { node: 'worker', version: '1.2.3', stateDir: this.stateDir, failClosed: this.failClosed, ...port }
     const ended = runRouteAgent(deps, config, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))
