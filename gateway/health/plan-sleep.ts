@@ -5,6 +5,9 @@
  *     ▲                                                 │
  *     └── bytes that are no keepalive or handshake, silence, a question of the far end ──┘
  *
+ * Silence wakes a link for a check only. Keepalives of one end alone are normal: WireGuard puts off its own keepalive by
+ * each packet that it receives. A link that answers the check sleeps on at once.
+ *
  * Both ends have to sleep, because the questions of one are answered by the other. The first one falls asleep when its
  * time has come. The other notices that it is asked no more, and follows. So questions shortly after falling asleep are
  * expected, and wake only later.
@@ -44,7 +47,7 @@ export interface AwakeLink {
   readonly busy: boolean
   /** The last traffic; or when the link came up or woke, if that is later. */
   readonly idleSinceMs: number
-  /** When the link came up or woke. */
+  /** When the link came up, woke, was checked or took another path. */
   readonly awakeSinceMs: number
   /** The last question of the far end. Absent: there was none, so it may not be able to ask. */
   readonly askedMs?: number
@@ -52,9 +55,10 @@ export interface AwakeLink {
 
 export function fallsAsleep(link: AwakeLink, afterMs: number, nowMs: number): boolean {
   const { answers, busy, idleSinceMs, awakeSinceMs, askedMs } = link
-  if (!answers || busy) return false
+  // A path that is dead is suspect by then.
+  if (!answers || busy || nowMs - awakeSinceMs < FOLLOW_MS) return false
   if (nowMs - idleSinceMs >= afterMs) return true
-  return askedMs !== undefined && nowMs - Math.max(askedMs, awakeSinceMs) >= FOLLOW_MS
+  return askedMs !== undefined && nowMs - askedMs >= FOLLOW_MS
 }
 
 /** Number of probe packets, and octets of the padded ones among those received. */

@@ -38,12 +38,15 @@ export interface SleepingLinksDeps {
 }
 
 type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable'
+/** Reasons to ask the far end for a moment. The link is as idle as before. */
+const CHECKS: readonly WhyAwake[] = ['silence']
 
 export class SleepingLinks {
   readonly #deps: SleepingLinksDeps
   readonly #asleep = new Map<string, AsleepLink>()
   /** When each link woke, and when its far end last asked. */
   readonly #wokenMs = new Map<string, number>()
+  readonly #checkedMs = new Map<string, number>()
   readonly #askedMs = new Map<string, number>()
 
   constructor(deps: SleepingLinksDeps) {
@@ -56,7 +59,7 @@ export class SleepingLinks {
 
   /** Forgets the links that are not among these. */
   keep(keys: ReadonlySet<string>): void {
-    for (const map of [this.#asleep, this.#wokenMs, this.#askedMs]) {
+    for (const map of [this.#asleep, this.#wokenMs, this.#checkedMs, this.#askedMs]) {
       for (const key of map.keys()) if (!keys.has(key)) map.delete(key)
     }
   }
@@ -79,13 +82,13 @@ export class SleepingLinks {
     for (const [key, look] of this.#looks(reading)) {
       const peer = reading.after.get(key)
       if (peer === undefined || look === undefined || this.#asleep.has(key)) continue
-      const awakeSinceMs = Math.max(peer.sinceMs, this.#wokenMs.get(key) ?? -Infinity)
+      const wokenMs = Math.max(peer.sinceMs, this.#wokenMs.get(key) ?? -Infinity)
       const askedMs = this.#askedMs.get(key)
       const link: AwakeLink = {
         answers: peer.state === 'up' && !peer.suspected && !peer.kernelOnly && !peer.isTryingSizes,
         busy: traffic.isBusy(key),
-        idleSinceMs: Math.max(awakeSinceMs, traffic.busyAtMs(key)),
-        awakeSinceMs,
+        idleSinceMs: Math.max(wokenMs, traffic.busyAtMs(key)),
+        awakeSinceMs: Math.max(wokenMs, this.#checkedMs.get(key) ?? -Infinity),
         ...(askedMs === undefined ? {} : { askedMs }),
       }
       if (!fallsAsleep(link, afterMs, nowMs)) continue
@@ -112,7 +115,8 @@ export class SleepingLinks {
 
   #wake(key: string, why: WhyAwake): void {
     this.#asleep.delete(key)
-    this.#wokenMs.set(key, this.#deps.clock.monotonic())
+    const times = CHECKS.includes(why) ? this.#checkedMs : this.#wokenMs
+    times.set(key, this.#deps.clock.monotonic())
     this.#deps.logger.debug('link wakes', { link: key, why })
     this.#deps.wake(key)
   }

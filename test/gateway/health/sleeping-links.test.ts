@@ -164,6 +164,22 @@ t.test('one packet wakes both within a second, and later they sleep again', asyn
   t.strictSame(seen(), BOTH)
 })
 
+t.test('keepalives of one end alone are normal: both ends sleep nearly all of the time', async (t) => {
+  const { milano, paris, pass } = pair(t, 3 * MINUTE_MS, 3 * MINUTE_MS)
+  await pass(4 * MINUTE_MS)
+  const ends = [milano, paris]
+  const asleep = [0, 0]
+  for (let second = 0; second < 600; second += 1) {
+    await pass(1000, false)
+    if (second % 25 === 0) milano.carry(32)
+    for (const [i, { link }] of ends.entries()) if (link === BOTH[0]) asleep[i]! += 1
+  }
+  t.ok(
+    asleep.every((seconds) => seconds > 450),
+    `${asleep.join(' and ')} of 600 s`,
+  )
+})
+
 t.test('a question of the far end wakes: it has another reason', async (t) => {
   const { milano, pass, seen } = pair(t, MINUTE_MS, MINUTE_MS)
   await pass(MINUTE_MS + GRACE_MS + 10_000)
