@@ -1,5 +1,6 @@
 /** The links that sleep, and the loop that looks for a reason to wake them. */
 import type { MeasuredPeer } from '../../kernel/probing/probing.ts'
+import { type AddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import { type Clock, unlessAborted } from '../../reconcile/reconcile.ts'
 import { messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -37,9 +38,18 @@ export interface SleepingLinksDeps {
   readonly wake: (key: string) => void
 }
 
-type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable'
+type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable' | 'moved'
 /** Reasons to ask the far end for a moment. The link is as idle as before. */
-const CHECKS: readonly WhyAwake[] = ['silence']
+const CHECKS: readonly WhyAwake[] = ['silence', 'moved']
+
+interface Place {
+  readonly at: AddressPort | undefined
+  readonly movedMs: number
+}
+
+interface LinkLook extends SleepLook {
+  readonly at: AddressPort | undefined
+}
 
 export class SleepingLinks {
   readonly #deps: SleepingLinksDeps
@@ -48,6 +58,8 @@ export class SleepingLinks {
   readonly #wokenMs = new Map<string, number>()
   readonly #checkedMs = new Map<string, number>()
   readonly #askedMs = new Map<string, number>()
+  /** Where packets of each link go, and since when, if that has changed. */
+  readonly #places = new Map<string, Place>()
 
   constructor(deps: SleepingLinksDeps) {
     this.#deps = deps
@@ -59,7 +71,7 @@ export class SleepingLinks {
 
   /** Forgets the links that are not among these. */
   keep(keys: ReadonlySet<string>): void {
-    for (const map of [this.#asleep, this.#wokenMs, this.#checkedMs, this.#askedMs]) {
+    for (const map of [this.#asleep, this.#wokenMs, this.#checkedMs, this.#askedMs, this.#places]) {
       for (const key of map.keys()) if (!keys.has(key)) map.delete(key)
     }
   }
@@ -80,6 +92,7 @@ export class SleepingLinks {
   ): void {
     const nowMs = this.#deps.clock.monotonic()
     for (const [key, look] of this.#looks(reading)) {
+      const movedMs = this.#movedMs(key, look?.at)
       const peer = reading.after.get(key)
       if (peer === undefined || look === undefined || this.#asleep.has(key)) continue
       const wokenMs = Math.max(peer.sinceMs, this.#wokenMs.get(key) ?? -Infinity)
@@ -88,7 +101,7 @@ export class SleepingLinks {
         answers: peer.state === 'up' && !peer.suspected && !peer.kernelOnly && !peer.isTryingSizes,
         busy: traffic.isBusy(key),
         idleSinceMs: Math.max(wokenMs, traffic.busyAtMs(key)),
-        awakeSinceMs: Math.max(wokenMs, this.#checkedMs.get(key) ?? -Infinity),
+        awakeSinceMs: Math.max(wokenMs, movedMs, this.#checkedMs.get(key) ?? -Infinity),
         ...(askedMs === undefined ? {} : { askedMs }),
       }
       if (!fallsAsleep(link, afterMs, nowMs)) continue
@@ -102,10 +115,25 @@ export class SleepingLinks {
   look(reading: DeviceReading): void {
     for (const [key, look] of this.#looks(reading)) {
       const link = this.#asleep.get(key)
-      const next = link === undefined ? undefined : afterLook(link, look)
+      const next = link === undefined ? undefined : this.#next(key, link, look)
       if (typeof next === 'string') this.#wake(key, next)
       else if (next !== undefined) this.#asleep.set(key, next)
     }
+  }
+
+  /** A link that asks nothing would stay up on a new path that lets nothing through, so that is checked. */
+  #next(key: string, link: AsleepLink, look: LinkLook | undefined): AsleepLink | WhyAwake {
+    const isMoved = look !== undefined && this.#movedMs(key, look.at) >= link.sinceMs
+    return isMoved ? 'moved' : afterLook(link, look)
+  }
+
+  /** When the place to which packets of the link go was seen to change. -Infinity: never. */
+  #movedMs(key: string, at: AddressPort | undefined): number {
+    const before = this.#places.get(key)
+    if (before !== undefined && sameAddressPort(before.at, at)) return before.movedMs
+    const movedMs = before === undefined ? -Infinity : this.#deps.clock.monotonic()
+    this.#places.set(key, { at, movedMs })
+    return movedMs
   }
 
   /** The devices cannot be read, so that traffic would not be noticed. */
@@ -122,17 +150,17 @@ export class SleepingLinks {
   }
 
   /** By healthKey(). Undefined: the device does not have the link. */
-  #looks({ devices, states, askedMs, before, after }: DeviceReading): Map<string, SleepLook | undefined> {
+  #looks({ devices, states, askedMs, before, after }: DeviceReading): Map<string, LinkLook | undefined> {
     const atMs = this.#deps.clock.monotonic()
-    const looks = new Map<string, SleepLook | undefined>()
+    const looks = new Map<string, LinkLook | undefined>()
     for (const { remoteLane, links } of devices) {
       for (const link of links) {
         const key = healthKey(remoteLane, link.cluster)
         const [state, peer] = [states.get(remoteLane)?.links.get(linkKey(link)), after.get(key)]
-        const { rxBytes = 0, txBytes = 0 } = state ?? {}
+        const { rxBytes = 0, txBytes = 0, at } = state ?? {}
         const isKnown = state !== undefined && peer !== undefined
         const probes = isKnown ? { least: probesOf(before.get(key) ?? peer), most: probesOf(peer) } : undefined
-        looks.set(key, probes === undefined ? undefined : { askedMs, atMs, rxBytes, txBytes, ...probes })
+        looks.set(key, probes === undefined ? undefined : { askedMs, atMs, rxBytes, txBytes, at, ...probes })
       }
     }
     return looks

@@ -9,6 +9,7 @@ import { decodeProbe } from '../../../kernel/probing/probe-packet.ts'
 import type { ProbeSocketEvents } from '../../../kernel/probing/probe-socket.ts'
 import { Prober } from '../../../kernel/probing/prober.ts'
 import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 
@@ -26,6 +27,7 @@ class End {
   reaches = true
   questions = 0
   busyAtMs = -Infinity
+  at = parseAddressPort('203.0.113.9:4601')
   #events: ProbeSocketEvents | undefined
   #rxBytes = 0
   #txBytes = 0
@@ -91,7 +93,7 @@ class End {
   }
 
   #reading() {
-    const state = { carries: true, rxBytes: this.#rxBytes, txBytes: this.#txBytes }
+    const state = { at: this.at, carries: true, rxBytes: this.#rxBytes, txBytes: this.#txBytes }
     const states = new Map([[0, { identity: 'own', links: new Map([[linkKey(LINK), state]]) }]])
     const health = this.prober.health()
     return { devices: DEVICES, states, askedMs: this.#clock.monotonic(), before: health, after: health }
@@ -164,6 +166,16 @@ t.test('one packet wakes both within a second, and later they sleep again', asyn
   t.strictSame(seen(), BOTH)
 })
 
+t.test('a link that has just moved does not fall asleep', async (t) => {
+  const { milano, pass, seen } = pair(t, MINUTE_MS, undefined)
+  await pass(MINUTE_MS - 1600)
+  milano.at = parseAddressPort('198.51.100.20:4500')
+  await pass(5200)
+  t.equal(seen()[0], 'up')
+  await pass(4400)
+  t.equal(seen()[0], BOTH[0])
+})
+
 t.test('keepalives of one end alone are normal: both ends sleep nearly all of the time', async (t) => {
   const { milano, paris, pass } = pair(t, 3 * MINUTE_MS, 3 * MINUTE_MS)
   await pass(4 * MINUTE_MS)
@@ -213,6 +225,14 @@ t.test('a path that dies meanwhile', async (t) => {
     t.equal(milano.prober.health().get(KEY)?.suspected, true, 'traffic uses other links')
     await pass(2000)
     t.strictSame(seen(), ['down', 'up, asleep'])
+  })
+  await t.test('because it goes to another place now', async (t) => {
+    const { milano, pass, seen } = await asleepAndCut(t)
+    milano.at = parseAddressPort('198.51.100.20:4500')
+    await pass(800)
+    t.equal(milano.prober.health().get(KEY)?.suspected, true)
+    await pass(1600)
+    t.equal(seen()[0], 'down', 'within RETURN_TRY_MS and MOVE_SETTLES_MS')
   })
   await t.test('or by the missing keepalives', async (t) => {
     const { pass, seen } = await asleepAndCut(t)
