@@ -213,10 +213,12 @@ export class Probing {
             logger.warn('link flaps and is avoided', { reason: 'LinkFlaps', cluster, lane, remoteLane })
           }
           this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
+          if (to === 'down') this.sleeping.wakeCluster(cluster)
           this.#deps.onTransition()
         },
         onSuspect: ({ cluster, number: remoteLane }, suspected) => {
           logger.info(suspected ? 'link answers no probes' : 'link answers probes again', { cluster, lane, remoteLane })
+          if (suspected) this.sleeping.wakeCluster(cluster)
           this.#deps.onSuspect()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,

@@ -6,7 +6,7 @@ import { messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type Cable, type LaneState, linkKey } from '../cable/cable.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
-import { healthKey } from '../world/world.ts'
+import { clusterOfKey, healthKey } from '../world/world.ts'
 import {
   type AsleepLink,
   type AwakeLink,
@@ -38,9 +38,9 @@ export interface SleepingLinksDeps {
   readonly wake: (key: string) => void
 }
 
-type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable' | 'moved'
+type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable' | 'moved' | 'failover'
 /** Reasons to ask the far end for a moment. The link is as idle as before. */
-const CHECKS: readonly WhyAwake[] = ['silence', 'moved']
+const CHECKS: readonly WhyAwake[] = ['silence', 'moved', 'failover']
 
 interface Place {
   readonly at: AddressPort | undefined
@@ -134,6 +134,11 @@ export class SleepingLinks {
     const movedMs = before === undefined ? -Infinity : this.#deps.clock.monotonic()
     this.#places.set(key, { at, movedMs })
     return movedMs
+  }
+
+  /** Another link with this cluster fails, and its traffic goes over these next. All are checked at once. */
+  wakeCluster(cluster: string): void {
+    for (const key of [...this.#asleep.keys()]) if (clusterOfKey(key) === cluster) this.#wake(key, 'failover')
   }
 
   /** The devices cannot be read, so that traffic would not be noticed. */

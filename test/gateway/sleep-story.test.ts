@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import type { GatewayConfigInit } from '../../gateway/main.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
-import { cluster } from './support/worlds.ts'
+import { cluster, endpoint } from './support/worlds.ts'
 
 const AT_PARIS = '246.0.2.0'
 
@@ -38,6 +38,22 @@ t.test('an idle link is reported as asleep and keeps its routes, and a packet wa
   await stage.passSlowly(900)
   t.ok(sent(stage) > before, 'asked within a second')
   await stage.until(() => link(stage) === AWAKE, 'reported')
+})
+
+t.test('if a link fails, the sleeping ones that would carry its traffic next are checked', async (t) => {
+  const second = endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])
+  const stage = new Stage(t)
+  stage.put(PARIS, PARIS_GW, second)
+  for (const address of [AT_PARIS, '246.0.2.1']) stage.probes.alive.add(address)
+  stage.start({ sleepAfterMs: 5000 })
+  const links = (): string =>
+    (stage.gateway()?.connections ?? []).map(({ state, asleep }) => `${state} ${asleep}`).join()
+  await stage.until(() => links() === `${ASLEEP},${ASLEEP}`, 'both asleep')
+  stage.probes.alive.clear()
+  stage.wireguard.traffic('sealane0', PARIS_GW.spec.publicKey, 0, 96)
+  const startMs = stage.clock.monotonic()
+  await stage.until(() => links() === 'down undefined,down undefined', 'both down')
+  t.ok(stage.clock.monotonic() - startMs < 5000, 'without traffic on the second one')
 })
 
 t.test('devices that cannot be read wake it: its first packet would not be noticed', async (t) => {
