@@ -13,6 +13,7 @@ import {
   type ProbesSeen,
   SLEEP_LOOK_MS,
   type SleepLook,
+  type SleepRule,
   afterLook,
   asleepFrom,
   fallsAsleep,
@@ -38,9 +39,15 @@ export interface SleepingLinksDeps {
   readonly wake: (key: string) => void
 }
 
-type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable' | 'moved' | 'failover'
-/** Reasons to ask the far end for a moment. The link is as idle as before. */
-const CHECKS: readonly WhyAwake[] = ['silence', 'moved', 'failover']
+type WhyAwake = 'traffic' | 'silence' | 'gone' | 'question' | 'unreadable' | 'unwanted' | 'moved' | 'failover'
+
+/** `use`: the link is idle from then on. `question`: the far end may decide when it sleeps. `check`: it is as idle as before. */
+type WakeKind = 'use' | 'question' | 'check'
+const WAKE_KINDS: Readonly<Record<WhyAwake, WakeKind>> = {
+  ...{ traffic: 'use', gone: 'use', unreadable: 'use', unwanted: 'use' },
+  question: 'question',
+  ...{ silence: 'check', moved: 'check', failover: 'check' },
+}
 
 interface Place {
   readonly at: AddressPort | undefined
@@ -54,9 +61,8 @@ interface LinkLook extends SleepLook {
 export class SleepingLinks {
   readonly #deps: SleepingLinksDeps
   readonly #asleep = new Map<string, AsleepLink>()
-  /** When each link woke, and when its far end last asked. */
-  readonly #wokenMs = new Map<string, number>()
-  readonly #checkedMs = new Map<string, number>()
+  /** When each link last woke, and when its far end last asked. */
+  readonly #wokenMs = new Map<string, Partial<Record<WakeKind, number>>>()
   readonly #askedMs = new Map<string, number>()
   /** Where packets of each link go, and since when, if that has changed. */
   readonly #places = new Map<string, Place>()
@@ -71,7 +77,7 @@ export class SleepingLinks {
 
   /** Forgets the links that are not among these. */
   keep(keys: ReadonlySet<string>): void {
-    for (const map of [this.#asleep, this.#wokenMs, this.#checkedMs, this.#askedMs, this.#places]) {
+    for (const map of [this.#asleep, this.#wokenMs, this.#askedMs, this.#places]) {
       for (const key of map.keys()) if (!keys.has(key)) map.delete(key)
     }
   }
@@ -84,10 +90,10 @@ export class SleepingLinks {
     if (link !== undefined && wakesByQuestion(link, nowMs)) this.#wake(key, 'question')
   }
 
-  /** Puts links to sleep that were idle for `afterMs`. `busyAtMs`: when a link last had traffic. */
+  /** Puts links to sleep by this rule. `busyAtMs`: when a link last had traffic. */
   settle(
     reading: DeviceReading,
-    afterMs: number,
+    rule: SleepRule,
     traffic: { readonly isBusy: (key: string) => boolean; readonly busyAtMs: (key: string) => number },
   ): void {
     const nowMs = this.#deps.clock.monotonic()
@@ -95,16 +101,18 @@ export class SleepingLinks {
       const movedMs = this.#movedMs(key, look?.at)
       const peer = reading.after.get(key)
       if (peer === undefined || look === undefined || this.#asleep.has(key)) continue
-      const wokenMs = Math.max(peer.sinceMs, this.#wokenMs.get(key) ?? -Infinity)
+      const { use = -Infinity, question = -Infinity, check = -Infinity } = this.#wokenMs.get(key) ?? {}
+      const quietSinceMs = Math.max(peer.sinceMs, use, traffic.busyAtMs(key))
       const askedMs = this.#askedMs.get(key)
       const link: AwakeLink = {
-        answers: peer.state === 'up' && !peer.suspected && !peer.kernelOnly && !peer.isTryingSizes,
+        answers: peer.state === 'up' && peer.misses === 0 && !peer.kernelOnly && !peer.isTryingSizes,
         busy: traffic.isBusy(key),
-        idleSinceMs: Math.max(wokenMs, traffic.busyAtMs(key)),
-        awakeSinceMs: Math.max(wokenMs, movedMs, this.#checkedMs.get(key) ?? -Infinity),
+        quietSinceMs,
+        idleSinceMs: Math.max(quietSinceMs, question),
+        awakeSinceMs: Math.max(peer.sinceMs, movedMs, use, question, check),
         ...(askedMs === undefined ? {} : { askedMs }),
       }
-      if (!fallsAsleep(link, afterMs, nowMs)) continue
+      if (!fallsAsleep(link, rule, nowMs)) continue
       this.#asleep.set(key, asleepFrom(look))
       this.#deps.logger.debug('link falls asleep', { link: key })
       this.#deps.sleep(key)
@@ -141,15 +149,14 @@ export class SleepingLinks {
     for (const key of [...this.#asleep.keys()]) if (clusterOfKey(key) === cluster) this.#wake(key, 'failover')
   }
 
-  /** The devices cannot be read, so that traffic would not be noticed. */
-  wakeAll(): void {
-    for (const key of [...this.#asleep.keys()]) this.#wake(key, 'unreadable')
+  /** The devices cannot be read, so that traffic would not be noticed. Or links are not to sleep any more. */
+  wakeAll(why: 'unreadable' | 'unwanted'): void {
+    for (const key of [...this.#asleep.keys()]) this.#wake(key, why)
   }
 
   #wake(key: string, why: WhyAwake): void {
     this.#asleep.delete(key)
-    const times = CHECKS.includes(why) ? this.#checkedMs : this.#wokenMs
-    times.set(key, this.#deps.clock.monotonic())
+    this.#wokenMs.set(key, { ...this.#wokenMs.get(key), [WAKE_KINDS[why]]: this.#deps.clock.monotonic() })
     this.#deps.logger.debug('link wakes', { link: key, why })
     this.#deps.wake(key)
   }
@@ -179,6 +186,9 @@ function probesOf({ probes, sentProbes, paddedOctets }: MeasuredPeer): ProbesSee
 /** Failed readings in a row after which all links wake: the first packet would not be noticed in time. */
 const MOST_UNREADABLE = 2
 
+/** A look that takes longer has failed. */
+const LOOK_DEADLINE_MS = 1000
+
 interface SleepWatchInit {
   /** The planned devices. Undefined before the first plan. */
   readonly devices: () => readonly LanePlan[] | undefined
@@ -199,14 +209,15 @@ export async function watchSleeping(
     const [askedMs, before] = [clock.monotonic(), health()]
     try {
       const lanes = planned.map(({ remoteLane }) => remoteLane)
-      const states = await cable.observe(lanes, planned.flatMap(plannedLinks), signal)
+      const deadline = AbortSignal.any([signal, AbortSignal.timeout(LOOK_DEADLINE_MS)])
+      const states = await cable.observe(lanes, planned.flatMap(plannedLinks), deadline)
       failed = 0
       sleeping.look({ devices: planned, states, askedMs, before, after: health() })
     } catch (error) {
       if (signal.aborted) return
       failed += 1
       logger.debug('cannot read the lanes for sleeping links', { why: messageOf(error) })
-      if (failed >= MOST_UNREADABLE) sleeping.wakeAll()
+      if (failed >= MOST_UNREADABLE) sleeping.wakeAll('unreadable')
     }
   }
 }

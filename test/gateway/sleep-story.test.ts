@@ -64,12 +64,23 @@ t.test('devices that cannot be read wake it: its first packet would not be notic
   await stage.until(() => sent(stage) > before, 'probes')
 })
 
+t.test('and devices whose reading does not end', async (t) => {
+  const stage = await withParis(t, { sleepAfterMs: 5000 })
+  await stage.until(() => link(stage) === ASLEEP, 'asleep')
+  const before = sent(stage)
+  stage.wireguard.read = (_name, signal) =>
+    new Promise((_resolve, reject) => signal?.addEventListener('abort', () => reject(new Error('ended'))))
+  await stage.until(() => sent(stage) > before, 'probes')
+})
+
 t.test('by default after ten minutes in clustersets of more than 50 members, and never if so stated', async (t) => {
   const large = await withParis(t, {}, 51)
   const startMs = large.clock.monotonic()
   await large.until(() => link(large) === ASLEEP, 'asleep', 500)
   const seconds = Math.round((large.clock.monotonic() - startMs) / 1000)
   t.ok(seconds >= 599 && seconds <= 610, `after ${seconds} s`)
+  large.objects.drop('Cluster', 'c51')
+  await large.until(() => link(large) === AWAKE, 'members left, and it wakes', 500)
   for (const [init, members] of [
     [{}, 50],
     [{ sleepAfterMs: 0 }, 51],

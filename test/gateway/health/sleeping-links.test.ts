@@ -1,7 +1,7 @@
 /** Two ends with real probers over a wire in memory: both sleep, and both wake. */
 import t, { type Test } from 'tap'
 import { linkKey } from '../../../gateway/cable/cable-driver.ts'
-import { FOLLOW_MS, GRACE_MS, SILENCE_MS, SLEEP_LOOK_MS } from '../../../gateway/health/plan-sleep.ts'
+import { FOLLOW_MS, GRACE_MS, SILENCE_MS, SLEEP_LOOK_MS, type SleepRule } from '../../../gateway/health/plan-sleep.ts'
 import { SleepingLinks } from '../../../gateway/health/sleeping-links.ts'
 import type { LanePlan } from '../../../gateway/links/plan-lanes.ts'
 import { healthKey } from '../../../gateway/world/gateway-world.ts'
@@ -33,12 +33,12 @@ class End {
   #txBytes = 0
   readonly #clock: FakeClock
   readonly #address: string
-  readonly #sleepMs: number | undefined
+  readonly #rule: SleepRule | undefined
 
-  constructor(clock: FakeClock, own: { readonly address: string; readonly far: string; readonly sleepMs?: number }) {
+  constructor(clock: FakeClock, own: { readonly address: string; readonly far: string; readonly rule?: SleepRule }) {
     this.#clock = clock
     this.#address = own.address
-    this.#sleepMs = own.sleepMs
+    this.#rule = own.rule
     const { logger } = this
     this.sleeping = new SleepingLinks({
       clock,
@@ -87,9 +87,9 @@ class End {
     this.sleeping.look(this.#reading())
   }
 
-  settle(): void {
+  settle(rule = this.#rule): void {
     const busy = { isBusy: () => this.#clock.monotonic() - this.busyAtMs < 10_000, busyAtMs: () => this.busyAtMs }
-    if (this.#sleepMs !== undefined) this.sleeping.settle(this.#reading(), this.#sleepMs, busy)
+    if (rule !== undefined) this.sleeping.settle(this.#reading(), rule, busy)
   }
 
   #reading() {
@@ -108,10 +108,10 @@ class End {
 }
 
 /** The two ends, and how time passes for them. Undefined: its links do not sleep. */
-function pair(t: Test, milanoMs: number | undefined, parisMs: number | undefined) {
+function pair(t: Test, milanoMs: number | undefined, parisMs: number | undefined, follows = true) {
   const clock = new FakeClock()
   const end = (address: string, far: string, sleepMs: number | undefined): End =>
-    new End(clock, { address, far, ...(sleepMs === undefined ? {} : { sleepMs }) })
+    new End(clock, { address, far, ...(sleepMs === undefined ? {} : { rule: { afterMs: sleepMs, follows } }) })
   const milano = end('246.0.1.0', '246.0.2.0', milanoMs)
   const paris = end('246.0.2.0', '246.0.1.0', parisMs)
   Object.assign(milano, { far: paris })
@@ -151,6 +151,30 @@ t.test('the first sleeps when its time has come, the other follows, and both sta
   t.strictSame(seen(), BOTH)
   t.strictSame(await asked(60 * MINUTE_MS), [0, 0], 'nothing is asked in an hour')
   t.strictSame(seen(), BOTH)
+})
+
+t.test('an end with a stated time does not follow earlier, but after a check it does', async (t) => {
+  const { pass, seen, asked } = pair(t, MINUTE_MS, 10 * MINUTE_MS, false)
+  await pass(5 * MINUTE_MS)
+  t.equal(seen()[1], 'up')
+  await pass(6 * MINUTE_MS)
+  t.strictSame(seen(), BOTH)
+  t.strictSame(await asked(60 * MINUTE_MS), [0, 0])
+  await pass(SILENCE_MS + 30_000, false)
+  t.strictSame(seen(), BOTH)
+})
+
+t.test('a link does not fall asleep in the middle of misses', async (t) => {
+  const { milano, paris, clock, pass, seen } = pair(t, undefined, undefined)
+  await pass(2 * MINUTE_MS)
+  paris.reaches = false
+  for (let ms = 0; milano.prober.health().get(KEY)?.misses === 0; ms += 10) {
+    if (ms > 3000) throw new Error('no misses')
+    await clock.advance(10)
+  }
+  t.match(milano.prober.health().get(KEY), { state: 'up', suspected: false })
+  milano.settle({ afterMs: MINUTE_MS, follows: true })
+  t.equal(seen()[0], 'up')
 })
 
 t.test('one packet wakes both within a second, and later they sleep again', async (t) => {
@@ -196,7 +220,7 @@ t.test('a question of the far end wakes: it has another reason', async (t) => {
   const { milano, pass, seen } = pair(t, MINUTE_MS, MINUTE_MS)
   await pass(MINUTE_MS + GRACE_MS + 10_000)
   t.strictSame(seen(), BOTH)
-  milano.sleeping.wakeAll()
+  milano.sleeping.wakeAll('unreadable')
   await pass(1200)
   t.strictSame(seen(), ['up', 'up'])
 })
