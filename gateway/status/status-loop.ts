@@ -229,7 +229,8 @@ export class StatusLoop {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
       const labels = { cluster, ...laneLabels({ ownLane, remoteLane }) }
-      const jitterMs = health.get(healthKey(remoteLane, cluster))?.figures.jitterMs
+      const { figures, asleep } = health.get(healthKey(remoteLane, cluster)) ?? {}
+      const jitterMs = asleep === true ? undefined : figures?.jitterMs
       connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
       if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)

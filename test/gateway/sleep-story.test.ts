@@ -28,6 +28,9 @@ const sent = (stage: Stage): number => stage.probes.sent.filter(({ to }) => to =
 t.test('an idle link is reported as asleep and keeps its routes, and a packet wakes it', async (t) => {
   const stage = await withParis(t, { sleepAfterMs: 5000 })
   await stage.until(() => link(stage) === ASLEEP, 'asleep')
+  t.match(stage.connection('paris'), { rttMs: undefined, loss: undefined }, 'nothing is measured')
+  const measures = /sealane_gateway_connection_(rtt|jitter|loss)\w*\{/
+  t.notMatch(await stage.metrics.text(), measures)
   const [before, routes] = [sent(stage), stage.routed()]
   await stage.passSlowly(10_000)
   t.equal(sent(stage), before, 'no probes')
