@@ -71,8 +71,11 @@ export class SleepingLinks {
     this.#deps = deps
   }
 
-  get size(): number {
-    return this.#asleep.size
+  /** Those of the devices that have a sleeping link. */
+  devicesOf(devices: readonly LanePlan[]): readonly LanePlan[] {
+    return devices.filter(({ remoteLane, links }) =>
+      links.some(({ cluster }) => this.#asleep.has(healthKey(remoteLane, cluster))),
+    )
   }
 
   /** Forgets the links that are not among these. */
@@ -196,7 +199,7 @@ interface SleepWatchInit {
   readonly sleeping: SleepingLinks
 }
 
-/** Looks at the counts of all devices at a short interval while a link sleeps, until the signal. */
+/** Looks at the counts of the devices with a sleeping link at a short interval, until the signal. */
 export async function watchSleeping(
   { clock, cable, logger }: { readonly clock: Clock; readonly cable: Cable; readonly logger: Logger },
   { devices, health, sleeping }: SleepWatchInit,
@@ -204,8 +207,8 @@ export async function watchSleeping(
 ): Promise<void> {
   let failed = 0
   while (await unlessAborted(clock.sleep(SLEEP_LOOK_MS, signal), signal)) {
-    const planned = devices()
-    if (planned === undefined || sleeping.size === 0) continue
+    const planned = sleeping.devicesOf(devices() ?? [])
+    if (planned.length === 0) continue
     const [askedMs, before] = [clock.monotonic(), health()]
     try {
       const lanes = planned.map(({ remoteLane }) => remoteLane)

@@ -177,6 +177,14 @@ t.test('a link does not fall asleep in the middle of misses', async (t) => {
   t.equal(seen()[0], 'up')
 })
 
+t.test('only devices with a sleeping link are read at the short interval', async (t) => {
+  const { milano, pass } = pair(t, MINUTE_MS, MINUTE_MS)
+  const others = [{ remoteLane: 1, links: [LINK] }] as unknown as readonly LanePlan[]
+  t.strictSame(milano.sleeping.devicesOf([...DEVICES, ...others]), [])
+  await pass(2 * MINUTE_MS)
+  t.strictSame(milano.sleeping.devicesOf([...DEVICES, ...others]), DEVICES)
+})
+
 t.test('one packet wakes both within a second, and later they sleep again', async (t) => {
   const { milano, pass, seen, asked } = pair(t, MINUTE_MS, MINUTE_MS)
   await pass(2 * MINUTE_MS)
