@@ -49,7 +49,7 @@ const WAKE_KINDS: Readonly<Record<WhyAwake, WakeKind>> = {
   ...{ silence: 'check', moved: 'check', failover: 'check' },
 }
 
-interface Place {
+interface LinkPlace {
   readonly at: AddressPort | undefined
   readonly movedMs: number
 }
@@ -65,7 +65,7 @@ export class SleepingLinks {
   readonly #wokenMs = new Map<string, Partial<Record<WakeKind, number>>>()
   readonly #askedMs = new Map<string, number>()
   /** Where packets of each link go, and since when, if that has changed. */
-  readonly #places = new Map<string, Place>()
+  readonly #places = new Map<string, LinkPlace>()
 
   constructor(deps: SleepingLinksDeps) {
     this.#deps = deps
