@@ -8,6 +8,6 @@ export {
   reachedByOthers,
 } from './carrying-links.ts'
 export { HeardLinks } from './link-traffic.ts'
-export { sleepAfterMs } from './plan-sleep.ts'
+export { sleepRule } from './plan-sleep.ts'
 export { type LinkHealth, Probing, sizeHints } from './probing.ts'
 export { watchSleeping } from './sleeping-links.ts'

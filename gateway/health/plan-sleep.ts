@@ -5,6 +5,9 @@
  *     ▲                                                 │
  *     └── bytes that are no keepalive or handshake, silence, a question of the far end ──┘
  *
+ * Silence wakes a link for a check only. Keepalives of one end alone are normal: WireGuard puts off its own keepalive by
+ * each packet that it receives. A link that answers the check sleeps on at once.
+ *
  * Both ends have to sleep, because the questions of one are answered by the other. The first one falls asleep when its
  * time has come. The other notices that it is asked no more, and follows. So questions shortly after falling asleep are
  * expected, and wake only later.
@@ -31,10 +34,18 @@ const INITIATION_BYTES = 148
 const RESPONSE_BYTES = 92
 const PADDING = 16
 
-/** How long a link is idle before it sleeps. Undefined: links do not sleep. `stated`: GatewayConfig.sleepAfterMs. */
-export function sleepAfterMs(stated: number | undefined, members: number): number | undefined {
+export interface SleepRule {
+  /** How long a link is idle before it sleeps. */
+  readonly afterMs: number
+  /** A link sleeps as soon as its far end does: no time was stated for this end. */
+  readonly follows: boolean
+}
+
+/** Undefined: links do not sleep. `stated`: GatewayConfig.sleepAfterMs. */
+export function sleepRule(stated: number | undefined, members: number): SleepRule | undefined {
   if (stated === 0) return undefined
-  return stated ?? (members > SLEEP_ABOVE_MEMBERS ? SLEEP_AFTER_MS : undefined)
+  if (stated !== undefined) return { afterMs: stated, follows: false }
+  return members > SLEEP_ABOVE_MEMBERS ? { afterMs: SLEEP_AFTER_MS, follows: true } : undefined
 }
 
 export interface AwakeLink {
@@ -42,19 +53,23 @@ export interface AwakeLink {
   readonly answers: boolean
   /** There was traffic in the last seconds: BusyLinks. */
   readonly busy: boolean
-  /** The last traffic; or when the link came up or woke, if that is later. */
+  /** The last traffic; or when the link came up or woke by traffic, if that is later. */
+  readonly quietSinceMs: number
+  /** The same, or when the far end woke it, if that is later. */
   readonly idleSinceMs: number
-  /** When the link came up or woke. */
+  /** When the link came up, woke, was checked or took another path. */
   readonly awakeSinceMs: number
   /** The last question of the far end. Absent: there was none, so it may not be able to ask. */
   readonly askedMs?: number
 }
 
-export function fallsAsleep(link: AwakeLink, afterMs: number, nowMs: number): boolean {
-  const { answers, busy, idleSinceMs, awakeSinceMs, askedMs } = link
-  if (!answers || busy) return false
+export function fallsAsleep(link: AwakeLink, { afterMs, follows }: SleepRule, nowMs: number): boolean {
+  const { answers, busy, quietSinceMs, idleSinceMs, awakeSinceMs, askedMs } = link
+  // A path that is dead is suspect by then.
+  if (!answers || busy || nowMs - awakeSinceMs < FOLLOW_MS) return false
   if (nowMs - idleSinceMs >= afterMs) return true
-  return askedMs !== undefined && nowMs - Math.max(askedMs, awakeSinceMs) >= FOLLOW_MS
+  const mayFollow = follows || nowMs - quietSinceMs >= afterMs
+  return mayFollow && askedMs !== undefined && nowMs - askedMs >= FOLLOW_MS
 }
 
 /** Number of probe packets, and octets of the padded ones among those received. */

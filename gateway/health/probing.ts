@@ -17,6 +17,7 @@ import type { LanePlan, PlannedLink } from '../links/links.ts'
 import { type GatewayConfig, type GatewayMetrics, clusterOfKey, healthKey, laneLabels } from '../world/world.ts'
 import { FlapDamping } from './flap-damping.ts'
 import { BusyLinks } from './link-traffic.ts'
+import type { SleepRule } from './plan-sleep.ts'
 import { type DeviceReading, SleepingLinks } from './sleeping-links.ts'
 
 interface CountedLink {
@@ -161,10 +162,10 @@ export class Probing {
   }
 
   /**
-   * Takes the present counts of the devices: a link with traffic is probed more often, and one without for `sleepMs`
-   * falls asleep. `sleepMs` is sleepAfterMs().
+   * Takes the present counts of the devices: a link with traffic is probed more often, and one without
+   * falls asleep by the rule (sleepRule()).
    */
-  measure({ devices, states, before, askedMs }: Omit<DeviceReading, 'after'>, sleepMs: number | undefined): void {
+  measure({ devices, states, before, askedMs }: Omit<DeviceReading, 'after'>, rule: SleepRule | undefined): void {
     const health = this.health()
     this.#busy.look(
       devices.flatMap(({ remoteLane, links }) =>
@@ -176,8 +177,8 @@ export class Probing {
         }),
       ),
     )
-    if (sleepMs !== undefined)
-      this.sleeping.settle({ devices, states, askedMs, before, after: health }, sleepMs, this.#busy)
+    if (rule === undefined) this.sleeping.wakeAll('unwanted')
+    else this.sleeping.settle({ devices, states, askedMs, before, after: health }, rule, this.#busy)
   }
 
   /** Clusters with traffic over a link of this node in the last seconds, as of the last measure(). */
@@ -213,10 +214,12 @@ export class Probing {
             logger.warn('link flaps and is avoided', { reason: 'LinkFlaps', cluster, lane, remoteLane })
           }
           this.#transitions.count({ cluster, ownLane: lane, remoteLane }, to)
+          if (to === 'down') this.sleeping.wakeCluster(cluster)
           this.#deps.onTransition()
         },
         onSuspect: ({ cluster, number: remoteLane }, suspected) => {
           logger.info(suspected ? 'link answers no probes' : 'link answers probes again', { cluster, lane, remoteLane })
+          if (suspected) this.sleeping.wakeCluster(cluster)
           this.#deps.onSuspect()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,

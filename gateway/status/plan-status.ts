@@ -281,7 +281,8 @@ function connection(
   const link = init.laneStates.get(lane.remoteLane)?.links.get(linkKey(planned))
   const key = healthKey(lane.remoteLane, planned.cluster)
   const health = init.health.get(key)
-  const { rttMs, loss } = health?.figures ?? {}
+  // A sleeping link is not measured, and its last figures would keep alerts firing.
+  const { rttMs, loss } = health?.asleep === true ? {} : (health?.figures ?? {})
   const handshakeAge = handshakeAgeMs(init, link)
   const state = reportedState(init, key)
   const relay = usingRelay(relays, link?.at, planned.relayPlaces)

@@ -29,7 +29,7 @@ import {
 } from '../world/world.ts'
 import { DropCounts } from '../nft/nft.ts'
 import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
-import { HeardLinks, type LinkHealth, type Probing, sleepAfterMs } from '../health/health.ts'
+import { HeardLinks, type LinkHealth, type Probing, sleepRule } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
 import type { PortMappingView, Relays } from '../reach/reach.ts'
@@ -115,8 +115,8 @@ export class StatusLoop {
     const [before, askedMs] = [probing.health(), clock.monotonic()]
     const laneStates = await cable.observe(remoteLanes, lanes.flatMap(plannedLinks), signal)
     this.#heard.look(laneStates.values())
-    const sleepMs = sleepAfterMs(config.sleepAfterMs, this.#deps.api.cache('Cluster').list().length)
-    probing.measure({ devices: lanes, states: laneStates, askedMs, before }, sleepMs)
+    const sleepBy = sleepRule(config.sleepAfterMs, this.#deps.api.cache('Cluster').list().length)
+    probing.measure({ devices: lanes, states: laneStates, askedMs, before }, sleepBy)
     const health = probing.health()
     const publicName = this.#init.publicName?.()
     const portMapping = this.#init.portMapping?.()
@@ -229,7 +229,8 @@ export class StatusLoop {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
       const labels = { cluster, ...laneLabels({ ownLane, remoteLane }) }
-      const jitterMs = health.get(healthKey(remoteLane, cluster))?.figures.jitterMs
+      const { figures, asleep } = health.get(healthKey(remoteLane, cluster)) ?? {}
+      const jitterMs = asleep === true ? undefined : figures?.jitterMs
       connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
       if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
       if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)

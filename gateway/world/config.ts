@@ -66,7 +66,7 @@ export interface GatewayConfig {
   readonly keyMaxAgeMs: number
   /**
    * A link that carried nothing for this long sleeps. 0: none does. Absent: after 10 minutes, in clustersets with more
-   * than 50 members (sleepAfterMs()).
+   * than 50 members (sleepRule()).
    */
   readonly sleepAfterMs?: number
   /** Gateway.status is written at once when a connection changes its state, and otherwise at most this often. */

@@ -19,6 +19,8 @@ export interface PeerHealthView {
   readonly suspected?: boolean
   /** The link has flapped: traffic uses another path for some time if there is one. */
   readonly held?: boolean
+  /** The link is not probed, so its state is that of before. */
+  readonly asleep?: boolean
   /** Octets of the largest packet that reaches the peer, according to padded probes. Absent if it is not known. */
   readonly sendSize?: number
   readonly figures?: { readonly rttMs?: number }

@@ -83,6 +83,8 @@ export interface MeasuredPeer {
   readonly state: ConnectionState
   readonly sinceMs: number
   readonly suspected: boolean
+  /** Number of questions in a row without an answer, while it is up. */
+  readonly misses: number
   readonly figures: ProbeFigures
   /** True if the kernel of the far end answers, but its process does not. */
   readonly kernelOnly: boolean
@@ -175,11 +177,13 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
 export function measured(entry: PeerEntry<unknown>): MeasuredPeer {
   const { health, stats, size, kernelOnly, probes, sentProbes, paddedOctets, asleep } = entry
   const { is: state, sinceMs } = health.state
+  const misses = health.state.is === 'up' ? health.state.misses : 0
   const [sendSize, receiveSize] = [size?.sent, size?.received]
   return {
     state,
     sinceMs,
     suspected: health.suspected,
+    misses,
     figures: stats.figures(),
     kernelOnly,
     probes,

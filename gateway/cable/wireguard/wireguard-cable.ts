@@ -181,7 +181,8 @@ export class WireguardCable implements Cable {
   readonly #deps: WireguardCableDeps
   readonly #stateDir: string
   readonly rotation: KeyRotation
-  readonly #handshakes = new HandshakeTimes()
+  /** By remote lane, because not each reading is of all devices. */
+  readonly #handshakes = new Map<number, HandshakeTimes>()
   /** One for each remote lane. */
   readonly #sources = new Map<number, OwnSources>()
 
@@ -222,9 +223,16 @@ export class WireguardCable implements Cable {
       if (device !== undefined) devices.set(lane, device)
     }
     const now = { nowMs: clock.now(), monotonicMs: clock.monotonic() }
-    const handshakes = this.#handshakes.look(devices.values(), now)
-    const endsOf = (lane: number): FarEnd[] => ends.filter((end) => end.remoteLane === lane)
-    return new Map([...devices].map(([lane, device]) => [lane, laneStateOf(device, endsOf(lane), handshakes)]))
+    const states = new Map<number, LaneState>()
+    for (const lane of remoteLanes) {
+      const times = this.#handshakes.get(lane) ?? new HandshakeTimes()
+      this.#handshakes.set(lane, times)
+      const device = devices.get(lane)
+      const handshakes = times.look(device === undefined ? [] : [device], now)
+      const laneEnds = ends.filter((end) => end.remoteLane === lane)
+      if (device !== undefined) states.set(lane, laneStateOf(device, laneEnds, handshakes))
+    }
+    return states
   }
 
   /** Waits while a key changes, because an earlier plan would restore the old key. */

@@ -26,6 +26,8 @@ export interface LinkInUse {
   /** What the far end states of relays. Absent: nothing. */
   readonly relayCosts?: RelayCosts
   readonly state: ConnectionState
+  /** It is not probed, so its state shows nothing about a new place. */
+  readonly asleep?: boolean
   /** Where packets of the link go. */
   readonly at?: AddressPort
 }

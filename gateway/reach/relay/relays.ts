@@ -279,11 +279,11 @@ export class Relays {
     const candidatesOf = new Map(
       lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
     )
-    const returning = links.map(({ key, at, state, hidden: isFarHidden }) => {
+    const returning = links.map(({ key, at, state, asleep: isAsleep = false, hidden: isFarHidden }) => {
       const isRelayed = relayOf(at, relays) !== undefined || isWebPlace(at)
       const isCallable = !(hidden && isFarHidden)
       return {
-        ...{ key, isRelayed, isUp: state === 'up', isCallable },
+        ...{ key, isRelayed, isUp: state === 'up', isAsleep, isCallable },
         // Where nothing can be called from outside, and over port 443, probes try all places, and cost the link nothing
         // (punch.ts).
         hasPlaces: isCallable && !isWebPlace(at) && (candidatesOf.get(key) ?? []).length > 0,
@@ -500,12 +500,13 @@ function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: Pl
     const hidden = relays === undefined ? seeksRelays(link) : link.hidden
     const key = linkKey(link)
     const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
+    const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
     return {
       ...{ key, remoteLane, cluster, endpoint, identity, hidden },
       ...(relays === undefined ? {} : { relays }),
       ...(via === undefined ? {} : { via }),
       ...(relayCosts === undefined ? {} : { relayCosts }),
-      state: health.get(healthKey(remoteLane, cluster))?.state ?? 'connecting',
+      ...{ state: is, asleep },
       ...(state?.at === undefined ? {} : { at: state.at }),
     }
   })
@@ -609,6 +610,8 @@ export interface ReturningLink {
   /** Its packets go through a relay. */
   readonly isRelayed: boolean
   readonly isUp: boolean
+  /** LinkInUse.asleep. */
+  readonly isAsleep?: boolean
   /** One of the two ends can be called from outside, as far as is known. */
   readonly isCallable: boolean
   /** The far end has addresses to try. */
@@ -660,7 +663,7 @@ export class ReturnTries {
 
 /** What is remembered of a link after a look at it. Undefined: nothing. */
 function nextTry(
-  { isRelayed, isUp, isCallable, hasPlaces, where }: ReturningLink,
+  { isRelayed, isUp, isAsleep, isCallable, hasPlaces, where }: ReturningLink,
   last: Try | undefined,
   nowMs: number,
 ): Try | undefined {
@@ -670,6 +673,8 @@ function nextTry(
   // One that went down and came back waits for its pause again: a try that was due in the meantime would interrupt it.
   if (!isUp) return last === undefined ? undefined : { ...last, sinceMs: nowMs }
   if (!hasPlaces) return last
+  // It would seem to be up at any address. A try that was due would interrupt the traffic that wakes it.
+  if (isAsleep === true) return last === undefined ? undefined : { ...last, sinceMs: nowMs }
   // The addresses of an end that cannot be called were tried just before the relay.
   if (last === undefined && !isCallable) {
     return { where, sinceMs: nowMs, pauseMs: RETURN_APART_MS, triedMs: -Infinity }

@@ -13,26 +13,30 @@ import {
   asleepFrom,
   fallsAsleep,
   hasContent,
-  sleepAfterMs,
+  sleepRule,
   wakesByQuestion,
 } from '../../../gateway/health/plan-sleep.ts'
 
 t.test('links sleep in large clustersets, or as stated', async (t) => {
   for (const [stated, members, expected] of [
     [undefined, 50, undefined],
-    [undefined, 51, 600_000],
+    [undefined, 51, { afterMs: 600_000, follows: true }],
     [0, 500, undefined],
-    [60_000, 2, 60_000],
+    [60_000, 2, { afterMs: 60_000, follows: false }],
   ] as const) {
-    t.equal(sleepAfterMs(stated, members), expected, `${stated} ${members}`)
+    t.strictSame(sleepRule(stated, members), expected, `${stated} ${members}`)
   }
 })
 
 const NOW = 1_000_000
-const IDLE: AwakeLink = { answers: true, busy: false, idleSinceMs: NOW - 600_000, awakeSinceMs: 0, askedMs: NOW - 900 }
+const LONG = NOW - 600_000
+const IDLE: AwakeLink = {
+  ...{ answers: true, busy: false, quietSinceMs: LONG, idleSinceMs: LONG, awakeSinceMs: 0, askedMs: NOW - 900 },
+}
+const RULE = { afterMs: 600_000, follows: true }
 
 t.test('an idle link sleeps, and so does one whose far end asks no more', async (t) => {
-  const recent = { idleSinceMs: NOW - 599_999 }
+  const recent = { quietSinceMs: NOW - 599_999, idleSinceMs: NOW - 599_999 }
   for (const [name, change, expected] of [
     ['idle for long enough', {}, true],
     ['not for long enough', recent, false],
@@ -43,10 +47,14 @@ t.test('an idle link sleeps, and so does one whose far end asks no more', async 
     ['the far end sleeps, but there is traffic', { ...recent, busy: true, askedMs: NOW - FOLLOW_MS }, false],
     ['this end has just woken', { ...recent, askedMs: NOW - 60_000, awakeSinceMs: NOW - FOLLOW_MS + 1 }, false],
   ] as const) {
-    t.equal(fallsAsleep({ ...IDLE, ...change }, 600_000, NOW), expected, name)
+    t.equal(fallsAsleep({ ...IDLE, ...change }, RULE, NOW), expected, name)
   }
+  const stated = { ...RULE, follows: false }
+  const asleepThere = { ...IDLE, ...recent, askedMs: NOW - FOLLOW_MS }
+  t.equal(fallsAsleep(asleepThere, stated, NOW), false, 'the time of this end is stated')
+  t.equal(fallsAsleep({ ...asleepThere, quietSinceMs: LONG }, stated, NOW), true, 'only the far end woke it')
   const { askedMs: _, ...never } = IDLE
-  t.equal(fallsAsleep({ ...never, ...recent }, 600_000, NOW), false, 'a far end that never asked')
+  t.equal(fallsAsleep({ ...never, ...recent }, RULE, NOW), false, 'a far end that never asked')
   t.equal(wakesByQuestion(asleepFrom(LOOK), LOOK.atMs + GRACE_MS - 1), false, 'the far end does not know yet')
   t.equal(wakesByQuestion(asleepFrom(LOOK), LOOK.atMs + GRACE_MS), true)
 })

@@ -1,7 +1,7 @@
 /** Two ends with real probers over a wire in memory: both sleep, and both wake. */
 import t, { type Test } from 'tap'
 import { linkKey } from '../../../gateway/cable/cable-driver.ts'
-import { FOLLOW_MS, GRACE_MS, SILENCE_MS, SLEEP_LOOK_MS } from '../../../gateway/health/plan-sleep.ts'
+import { FOLLOW_MS, GRACE_MS, SILENCE_MS, SLEEP_LOOK_MS, type SleepRule } from '../../../gateway/health/plan-sleep.ts'
 import { SleepingLinks } from '../../../gateway/health/sleeping-links.ts'
 import type { LanePlan } from '../../../gateway/links/plan-lanes.ts'
 import { healthKey } from '../../../gateway/world/gateway-world.ts'
@@ -9,6 +9,7 @@ import { decodeProbe } from '../../../kernel/probing/probe-packet.ts'
 import type { ProbeSocketEvents } from '../../../kernel/probing/probe-socket.ts'
 import { Prober } from '../../../kernel/probing/prober.ts'
 import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 
@@ -26,17 +27,18 @@ class End {
   reaches = true
   questions = 0
   busyAtMs = -Infinity
+  at = parseAddressPort('203.0.113.9:4601')
   #events: ProbeSocketEvents | undefined
   #rxBytes = 0
   #txBytes = 0
   readonly #clock: FakeClock
   readonly #address: string
-  readonly #sleepMs: number | undefined
+  readonly #rule: SleepRule | undefined
 
-  constructor(clock: FakeClock, own: { readonly address: string; readonly far: string; readonly sleepMs?: number }) {
+  constructor(clock: FakeClock, own: { readonly address: string; readonly far: string; readonly rule?: SleepRule }) {
     this.#clock = clock
     this.#address = own.address
-    this.#sleepMs = own.sleepMs
+    this.#rule = own.rule
     const { logger } = this
     this.sleeping = new SleepingLinks({
       clock,
@@ -85,13 +87,13 @@ class End {
     this.sleeping.look(this.#reading())
   }
 
-  settle(): void {
+  settle(rule = this.#rule): void {
     const busy = { isBusy: () => this.#clock.monotonic() - this.busyAtMs < 10_000, busyAtMs: () => this.busyAtMs }
-    if (this.#sleepMs !== undefined) this.sleeping.settle(this.#reading(), this.#sleepMs, busy)
+    if (rule !== undefined) this.sleeping.settle(this.#reading(), rule, busy)
   }
 
   #reading() {
-    const state = { carries: true, rxBytes: this.#rxBytes, txBytes: this.#txBytes }
+    const state = { at: this.at, carries: true, rxBytes: this.#rxBytes, txBytes: this.#txBytes }
     const states = new Map([[0, { identity: 'own', links: new Map([[linkKey(LINK), state]]) }]])
     const health = this.prober.health()
     return { devices: DEVICES, states, askedMs: this.#clock.monotonic(), before: health, after: health }
@@ -106,10 +108,10 @@ class End {
 }
 
 /** The two ends, and how time passes for them. Undefined: its links do not sleep. */
-function pair(t: Test, milanoMs: number | undefined, parisMs: number | undefined) {
+function pair(t: Test, milanoMs: number | undefined, parisMs: number | undefined, follows = true) {
   const clock = new FakeClock()
   const end = (address: string, far: string, sleepMs: number | undefined): End =>
-    new End(clock, { address, far, ...(sleepMs === undefined ? {} : { sleepMs }) })
+    new End(clock, { address, far, ...(sleepMs === undefined ? {} : { rule: { afterMs: sleepMs, follows } }) })
   const milano = end('246.0.1.0', '246.0.2.0', milanoMs)
   const paris = end('246.0.2.0', '246.0.1.0', parisMs)
   Object.assign(milano, { far: paris })
@@ -151,6 +153,38 @@ t.test('the first sleeps when its time has come, the other follows, and both sta
   t.strictSame(seen(), BOTH)
 })
 
+t.test('an end with a stated time does not follow earlier, but after a check it does', async (t) => {
+  const { pass, seen, asked } = pair(t, MINUTE_MS, 10 * MINUTE_MS, false)
+  await pass(5 * MINUTE_MS)
+  t.equal(seen()[1], 'up')
+  await pass(6 * MINUTE_MS)
+  t.strictSame(seen(), BOTH)
+  t.strictSame(await asked(60 * MINUTE_MS), [0, 0])
+  await pass(SILENCE_MS + 30_000, false)
+  t.strictSame(seen(), BOTH)
+})
+
+t.test('a link does not fall asleep in the middle of misses', async (t) => {
+  const { milano, paris, clock, pass, seen } = pair(t, undefined, undefined)
+  await pass(2 * MINUTE_MS)
+  paris.reaches = false
+  for (let ms = 0; milano.prober.health().get(KEY)?.misses === 0; ms += 10) {
+    if (ms > 3000) throw new Error('no misses')
+    await clock.advance(10)
+  }
+  t.match(milano.prober.health().get(KEY), { state: 'up', suspected: false })
+  milano.settle({ afterMs: MINUTE_MS, follows: true })
+  t.equal(seen()[0], 'up')
+})
+
+t.test('only devices with a sleeping link are read at the short interval', async (t) => {
+  const { milano, pass } = pair(t, MINUTE_MS, MINUTE_MS)
+  const others = [{ remoteLane: 1, links: [LINK] }] as unknown as readonly LanePlan[]
+  t.strictSame(milano.sleeping.devicesOf([...DEVICES, ...others]), [])
+  await pass(2 * MINUTE_MS)
+  t.strictSame(milano.sleeping.devicesOf([...DEVICES, ...others]), DEVICES)
+})
+
 t.test('one packet wakes both within a second, and later they sleep again', async (t) => {
   const { milano, pass, seen, asked } = pair(t, MINUTE_MS, MINUTE_MS)
   await pass(2 * MINUTE_MS)
@@ -164,11 +198,37 @@ t.test('one packet wakes both within a second, and later they sleep again', asyn
   t.strictSame(seen(), BOTH)
 })
 
+t.test('a link that has just moved does not fall asleep', async (t) => {
+  const { milano, pass, seen } = pair(t, MINUTE_MS, undefined)
+  await pass(MINUTE_MS - 1600)
+  milano.at = parseAddressPort('198.51.100.20:4500')
+  await pass(5200)
+  t.equal(seen()[0], 'up')
+  await pass(4400)
+  t.equal(seen()[0], BOTH[0])
+})
+
+t.test('keepalives of one end alone are normal: both ends sleep nearly all of the time', async (t) => {
+  const { milano, paris, pass } = pair(t, 3 * MINUTE_MS, 3 * MINUTE_MS)
+  await pass(4 * MINUTE_MS)
+  const ends = [milano, paris]
+  const asleep = [0, 0]
+  for (let second = 0; second < 600; second += 1) {
+    await pass(1000, false)
+    if (second % 25 === 0) milano.carry(32)
+    for (const [i, { link }] of ends.entries()) if (link === BOTH[0]) asleep[i]! += 1
+  }
+  t.ok(
+    asleep.every((seconds) => seconds > 450),
+    `${asleep.join(' and ')} of 600 s`,
+  )
+})
+
 t.test('a question of the far end wakes: it has another reason', async (t) => {
   const { milano, pass, seen } = pair(t, MINUTE_MS, MINUTE_MS)
   await pass(MINUTE_MS + GRACE_MS + 10_000)
   t.strictSame(seen(), BOTH)
-  milano.sleeping.wakeAll()
+  milano.sleeping.wakeAll('unreadable')
   await pass(1200)
   t.strictSame(seen(), ['up', 'up'])
 })
@@ -197,6 +257,14 @@ t.test('a path that dies meanwhile', async (t) => {
     t.equal(milano.prober.health().get(KEY)?.suspected, true, 'traffic uses other links')
     await pass(2000)
     t.strictSame(seen(), ['down', 'up, asleep'])
+  })
+  await t.test('because it goes to another place now', async (t) => {
+    const { milano, pass, seen } = await asleepAndCut(t)
+    milano.at = parseAddressPort('198.51.100.20:4500')
+    await pass(800)
+    t.equal(milano.prober.health().get(KEY)?.suspected, true)
+    await pass(1600)
+    t.equal(seen()[0], 'down', 'within RETURN_TRY_MS and MOVE_SETTLES_MS')
   })
   await t.test('or by the missing keepalives', async (t) => {
     const { pass, seen } = await asleepAndCut(t)

@@ -2,10 +2,14 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { HandshakeTimes, laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
+import { HandshakeTimes, WireguardCable, laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { wireguardRules } from '../../../../gateway/cable/wireguard/plan-device.ts'
 import { handedOverHealth } from '../../../../gateway/health/carrying-links.ts'
+import { FakeRouteTable } from '../../../../kernel/fake/fake-route-table.ts'
+import { FakeSysctl } from '../../../../kernel/fake/fake-sysctl.ts'
+import { FakeWireguard } from '../../../../kernel/fake/fake-wireguard.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard-device.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { connectionTo, gatewayObject } from '../../../support/objects/node-objects.ts'
 import { NOW, UPTIME, endpoint, farEndOf, key, peerState } from '../../support/worlds.ts'
 
@@ -96,6 +100,25 @@ t.test('no jump of the wall clock makes a handshake older or younger than the lo
     { numRuns: 300 },
   )
   t.pass()
+})
+
+t.test('a reading of some devices leaves the handshakes of the others as old as they are', async (t) => {
+  const [clock, routes] = [new FakeClock(), new FakeRouteTable()]
+  const wireguard = new FakeWireguard({ routes })
+  const state = device(clock.now() - 100_000)
+  wireguard.read = (name) => Promise.resolve(name === 'sealane0' ? state : { ...state, name, peers: [] })
+  const cable = new WireguardCable({ clock, routes, wireguard, sysctl: new FakeSysctl() }, { stateDir: '/nowhere' })
+  const ends = [{ ...farEndOf(endpoint('paris', 'gw', 0, [], PARIS)), identity: PARIS }]
+  const observe = async (lanes: readonly number[]) => {
+    const states = await cable.observe(lanes, ends, new AbortController().signal)
+    return [...(states.get(0)?.links.values() ?? [])][0]?.handshakeMs
+  }
+  const first = await observe([0, 1])
+  t.type(first, 'number')
+  await clock.advance(5000)
+  t.equal(await observe([1]), undefined)
+  await clock.advance(5000)
+  t.equal(await observe([0, 1]), first)
 })
 
 t.test('what a restart takes over', async (t) => {

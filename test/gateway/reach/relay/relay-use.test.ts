@@ -272,6 +272,17 @@ t.test('a try that became due while the link was down waits for its pause after 
   t.equal(look(backMs + RETURN_APART_MS - 1000), 1)
 })
 
+t.test('a link that sleeps is not tried, because it would seem to be up at any address', async (t) => {
+  const tries = new ReturnTries()
+  const base = { key: 'roma', isRelayed: true, isUp: true, isAsleep: false, isCallable: false, hasPlaces: true }
+  const look = (nowMs: number, isAsleep: boolean) => tries.look([{ ...base, isAsleep, where: 'a' }], nowMs).size
+  look(0, false)
+  const wakesMs = 5 * RETURN_APART_MS
+  for (let nowMs = 1000; nowMs < wakesMs; nowMs += 1000) t.equal(look(nowMs, true), 0)
+  t.equal(look(wakesMs, false), 0, 'it has just woken: there is traffic')
+  t.equal(look(wakesMs + RETURN_APART_MS, false), 1)
+})
+
 t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
   const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
   for (const [say, directMs, wantMs] of [
