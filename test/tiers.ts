@@ -132,9 +132,9 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|relayed-sites|flows|web-relayed-sites)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|relayed-back|monitoring)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites)\.test/,
     ],
     changed:
@@ -255,7 +255,7 @@ export const TIERS: readonly Tier[] = [
     jobs: 2,
     most: 4,
     seconds: 500,
-    long: [/\/diagnose-/, /\/(monitoring|gateway-nat|access)\./],
+    long: [/\/diagnose-/, /\/(site-of-several-hubs|traffic-policies|gateway-nat|access)\./],
     turns: LANES_TURNS,
     rerun: true,
   },
