@@ -397,7 +397,7 @@ async function openState(
 
 /** What the table of replicas shows for this process. */
 function ownFacts() {
-  const can = { keepsToOffers: true, keepsToTopology: true, keepsTokenLabels: true } as const
+  const can = { keepsToOffers: true, keepsToTopology: true, keepsToTransit: true, keepsTokenLabels: true } as const
   return { host: hostname(), version: sealaneVersion(), ...can } as const
 }
 

@@ -2,6 +2,7 @@
 import { keepsOpenConnections, offerProblem } from '../../model/access/access.ts'
 import type { Prefix } from '../../model/addresses/addresses.ts'
 import {
+  CONDITION_IMPORTED,
   CONDITION_READY,
   type ConditionFinding,
   type Endpoint,
@@ -341,13 +342,17 @@ function guardPermission(object: ServiceExport, lists: NamespaceLists = {}): Gua
 /**
  * A release that did not look at the own list has exported it, and the broker has not refused the namespace since. Such
  * a release has written `Valid` as the only reason. It has also left that reason on exports after a leave, whose Ready is
- * Pending. The further reason outlasts a time in which the export is not valid.
+ * Pending. A leave also resets Imported. So an export whose Ready is Pending but whose Imported is known was exported,
+ * and waits for the broker to store a change. The further reason outlasts a time in which the export is not valid.
  */
 function wasExported({ status }: ServiceExport): boolean {
   const [valid, ready] = ['Valid', CONDITION_READY].map((type) => findCondition(status?.conditions, type))
   if (valid === undefined || ready === undefined || ready.reason === 'NamespaceNotAllowed') return false
   if (hasReason(valid.reason, 'ExportedBefore')) return true
-  return valid.status === 'True' && valid.reason === 'Valid' && ready.reason !== 'Pending'
+  if (valid.status !== 'True' || valid.reason !== 'Valid') return false
+  if (ready.reason !== 'Pending') return true
+  const imported = findCondition(status?.conditions, CONDITION_IMPORTED)
+  return imported !== undefined && imported.reason !== 'Pending'
 }
 
 /** A permission by the own list ends with the list, so an export that is not valid does not keep it. */

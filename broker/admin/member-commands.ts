@@ -328,7 +328,8 @@ function labelsOf({ labels = {} }: TokenInit): TokenInit['labels'] {
 }
 
 function labelsNotSupported(replicas: readonly string[]): RefusedError {
-  const text = `labels: expected none while brokers of an earlier release serve this store: ${replicas.join(', ')}`
+  const why = 'while brokers that do not state that they keep labels serve this store'
+  const text = `labels: expected none ${why}: ${replicas.join(', ')}`
   return new RefusedError('TokenLabelsNotSupported', 'labels', text)
 }
 

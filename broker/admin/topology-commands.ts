@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import { readTopology } from '../../model/schemas/schemas.ts'
 import { MAX_TOPOLOGY_TEXT, type Topology, topologyText } from '../../model/model.ts'
+import { transitClusters } from '../../model/lanes/lanes.ts'
 import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySet } from '../../protocol/admin/admin.ts'
 import { CodecError, bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
@@ -26,7 +27,7 @@ export class TopologyCommands {
     settingsOf(state)
     const known = topologyRecord(state.log)
     const { topology, number } = topologyInForce(state.log)
-    const ignoredBy = topology.mode === 'full' ? [] : await this.#careless()
+    const ignoredBy = topology.mode === 'full' ? [] : await this.#careless(topology)
     return {
       ...{ topology, number },
       ...(known === undefined ? {} : { setAtMs: known.setAtMs }),
@@ -50,7 +51,7 @@ export class TopologyCommands {
   async set({ topology, basedOn }: SetTopology): Promise<TopologySet> {
     const { state, clock, who, signal } = this.#init
     const wanted = checked(topology)
-    const careless = wanted.mode === 'full' ? [] : await this.#careless()
+    const careless = wanted.mode === 'full' ? [] : await this.#careless(wanted)
     const { mode, groups = [], hubs = [], pairs = [] } = wanted
     const { links, transit } = await planTopology(state.log, wanted, { linksOnly: true, signal })
     const digest = createHash('sha256').update(canonicalJson(wanted)).digest('hex')
@@ -61,7 +62,7 @@ export class TopologyCommands {
       { log: state.log, clock, who },
       { act: 'topology.set', details },
       (tx) => {
-        if (careless.length > 0) throw notSupported(careless)
+        if (careless.length > 0) throw notSupported(wanted, careless)
         return setTopology(tx, { topology: wanted, basedOn }, clock.now())
       },
       ({ changed, number }) => ({ details: { ...details, number, repeated: !changed } }),
@@ -69,17 +70,22 @@ export class TopologyCommands {
   }
 
   /** Replicas that would not keep to it. One that starts later is in the log, in the status and in show(). */
-  async #careless(): Promise<readonly string[]> {
+  async #careless(topology: Topology): Promise<readonly string[]> {
     const { state, signal } = this.#init
     if (state.etcd === undefined) return []
     const { replicasWithout } = await import('./etcd-status.ts')
-    return replicasWithout('keepsToTopology', state.etcd, signal)
+    return replicasWithout(hasTransit(topology) ? 'keepsToTransit' : 'keepsToTopology', state.etcd, signal)
   }
 }
 
-function notSupported(replicas: readonly string[]): RefusedError {
-  const text = `mode: expected full while brokers of an earlier release serve this store: ${replicas.join(', ')}`
-  return new RefusedError('TopologyNotSupported', 'mode', text)
+function notSupported(topology: Topology, replicas: readonly string[]): RefusedError {
+  const [field, expected] = hasTransit(topology) ? ['via', 'none'] : ['mode', 'full']
+  const text = `${field}: expected ${expected} while brokers of an earlier release serve this store`
+  return new RefusedError('TopologyNotSupported', field, `${text}: ${replicas.join(', ')}`)
+}
+
+function hasTransit(topology: Topology): boolean {
+  return transitClusters(topology).length > 0
 }
 
 function checked(value: unknown): Topology {

@@ -5,7 +5,7 @@ import {
   isListenPlace,
   parseAddressPort,
   parsePrefix,
-  sharesListenPort,
+  sameAddressPort,
 } from '../../model/addresses/addresses.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/lanes.ts'
 import { UserError } from '../../runtime/runtime.ts'
@@ -97,8 +97,9 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
     parseAddressPort(text, `dns.upstreams[${i}]`, { defaultPort: DNS_PORT }),
   )
   if (listen.length === 0) throw new UserError('dns.listen: expected at least one address:port', { exitCode: 2 })
+  // 0.0.0.0:53 beside 10.42.0.1:53 works, so a site that has both starts. The check of a site refuses it.
   for (const [i, own] of listen.entries()) {
-    const first = listen.findIndex((other) => sharesListenPort(other, own))
+    const first = listen.findIndex((other) => own.port !== 0 && sameAddressPort(other, own))
     if (first < 0 || first >= i) continue
     const taken = `dns.listen[${first}] ${formatSocketAddress(listen[first] ?? own)}`
     const text = `dns.listen[${i}] ${formatSocketAddress(own)}: expected an address:port of its own, beside ${taken}`

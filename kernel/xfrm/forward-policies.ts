@@ -52,12 +52,15 @@ export function priorityOf({ action }: Pick<ForwardPolicy, 'action'>): number {
   return action === 'allow' ? XFRM_PRIORITY_ADMITTED : XFRM_PRIORITY_REFUSED
 }
 
-/** How long a policy that blocks lasts after it was added or refreshed. */
-export const BLOCK_SECONDS = 3600
+/**
+ * How long a policy that blocks lasts after it was added or refreshed. It is short, because after a downgrade it drops
+ * what comes neither by a lane nor by the overlay.
+ */
+export const BLOCK_SECONDS = 300
 
 /** What admits lasts longer than what blocks, so that no admitted packet meets only the latter. */
 export function lifetimeSeconds({ action }: Pick<ForwardPolicy, 'action'>): number {
-  return action === 'allow' ? BLOCK_SECONDS + 600 : BLOCK_SECONDS
+  return action === 'allow' ? BLOCK_SECONDS + 60 : BLOCK_SECONDS
 }
 
 export function policyFamily({ destination }: Pick<ForwardPolicy, 'destination'>): Family {

@@ -61,8 +61,8 @@ inPrivateNetns(t, import.meta.url, () => {
     t.equal(text, 'src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd priority 4294007310 mark 0x2000/0x2000')
     sh('xfrm policy add src 244.1.0.0/16 dst 10.42.0.0/16 dir fwd action block priority 4294007311')
     const ends = (): string[] => sh('-s xfrm policy list src 244.1.0.0/16').match(/(?<=expire add: ).*/g) ?? []
-    t.strictSame(ends().sort(), ['soft 0(sec), hard 0(sec)', 'soft 0(sec), hard 4200(sec)'])
+    t.strictSame(ends().sort(), ['soft 0(sec), hard 0(sec)', 'soft 0(sec), hard 360(sec)'])
     await policies.refresh({ source: '244.1.0.0/16', destination: '10.42.0.0/16', action: 'block' })
-    t.strictSame(ends().sort(), ['soft 0(sec), hard 3600(sec)', 'soft 0(sec), hard 4200(sec)'])
+    t.strictSame(ends().sort(), ['soft 0(sec), hard 300(sec)', 'soft 0(sec), hard 360(sec)'])
   })
 })

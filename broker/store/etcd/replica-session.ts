@@ -19,6 +19,8 @@ interface SessionValue {
   readonly keepsToOffers?: true
   /** The replica gives a record only to members that link with its owner. An earlier release does not. */
   readonly keepsToTopology?: true
+  /** The replica also keeps to `via` of a topology. An earlier release reads the topology without it. */
+  readonly keepsToTransit?: true
   /** The replica gives a member the labels of its join token. An earlier release ignores them. */
   readonly keepsTokenLabels?: true
 }
@@ -36,13 +38,14 @@ export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
     const found = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
-    const { members, host, version, keepsToOffers, keepsToTopology, keepsTokenLabels } = found
+    const { members, host, version, keepsToOffers, keepsToTopology, keepsToTransit, keepsTokenLabels } = found
     return {
       members: Array.isArray(members) ? members.filter((one) => typeof one === 'string') : [],
       ...(isText(host) ? { host } : {}),
       ...(isText(version) ? { version } : {}),
       ...(keepsToOffers === true ? { keepsToOffers } : {}),
       ...(keepsToTopology === true ? { keepsToTopology } : {}),
+      ...(keepsToTransit === true ? { keepsToTransit } : {}),
       ...(keepsTokenLabels === true ? { keepsTokenLabels } : {}),
     }
   } catch {

@@ -44,11 +44,15 @@ function exportedBefore(
   namespace: string,
   ready: readonly [status: 'True' | 'False', reason: ConditionReason],
   valid: readonly [status: 'True' | 'False' | 'Unknown', reason: ConditionReason] = ['True', 'Valid'],
+  imported?: readonly [status: 'True' | 'False' | 'Unknown', reason: ConditionReason],
 ): ServiceExport {
   const condition = (type: string, [status, reason]: typeof valid) => ({
     ...{ type, status, reason, message: '', lastTransitionTime: '2026-11-28T09:00:00Z' },
   })
-  const conditions = [condition('Valid', valid), condition('Ready', ready)]
+  const conditions = [
+    ...[condition('Valid', valid), condition('Ready', ready)],
+    ...(imported === undefined ? [] : [condition('sealane.io/Imported', imported)]),
+  ]
   return { ...serviceExport(namespace, 'web'), status: { conditions } }
 }
 
@@ -222,6 +226,16 @@ t.test('an export of a guarded namespace: who has permitted it, and until when',
   t.equal(validWith(accepted, ['True', 'Valid,NamespaceAllowed']), refused, 'taken out of the own list')
   t.equal(validWith(accepted, before, { ...allowed, services: [] }), 'False NoService', 'the list alone permits it')
   t.equal(validWith(pending, ['Unknown', 'Pending']), refused, 'after a leave')
+
+  const valid: Conditions[2] = ['True', 'Valid']
+  const whose = (imported: Conditions[3]) => {
+    const exports = [exportedBefore('default', pending, valid, imported)]
+    const world = { ...WORLD, exports, services: [service('default', 'web')] }
+    const found = [...planExports(world).exports.values()][0]?.valid
+    return `${found?.status} ${found?.reason}`
+  }
+  t.equal(whose(['True', 'Imported']), stays, 'an earlier release waits for the broker to store a change')
+  t.equal(whose(['Unknown', 'Pending']), refused, 'an earlier release has left an import')
 })
 
 t.test('a service that is too large says so, with both numbers', async (t) => {

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { join } from 'node:path'
 import { operatorActor } from '../../../broker/admin/command-state.ts'
 import { MemberCommands } from '../../../broker/admin/member-commands.ts'
+import { TopologyCommands } from '../../../broker/admin/topology-commands.ts'
 import { backupBroker } from '../../../broker/recovery/backup.ts'
 import type { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
 import { formatSession } from '../../../broker/store/etcd/replica-session.ts'
@@ -256,7 +257,7 @@ t.test('labels of a token, while a replica would ignore them', async (t) => {
   await t.rejects(commands.create({ labels: { region: 'eu' } }), {
     reason: 'TokenLabelsNotSupported',
     field: 'labels',
-    message: /^labels: expected none while brokers of an earlier release serve this store: old-0$/,
+    message: /^labels: expected none while brokers that do not state that they keep labels serve this store: old-0$/,
   })
   t.ok(await commands.create({}), 'others are made')
   t.match((await harness.lines()).map(shortLine), [
@@ -264,6 +265,23 @@ t.test('labels of a token, while a replica would ignore them', async (t) => {
     /^token.create refused TokenLabelsNotSupported/,
     /^token.create ok/,
   ])
+})
+
+t.test('a topology with via, while a replica would ignore that', async (t) => {
+  const { clock, stateDir, log } = await started(t)
+  const value = formatSession({ members: [], host: 'old-0', keepsToTopology: true })
+  const etcd = {
+    client: { range: () => Promise.resolve({ kvs: [{ key: Buffer.from('a'), value }] }) },
+    keys: { replicas: {}, parseReplica: (key: Buffer) => key.toString() },
+  } as unknown as EtcdStore
+  const { signal } = new AbortController()
+  const commands = new TopologyCommands({ state: { log, etcd, stateDir }, clock, who: WHO, signal })
+  const hubs = { mode: 'hub-and-spoke', hubs: ['oslo'] } as const
+  await t.rejects(commands.set({ topology: { ...hubs, via: ['oslo'] } }), {
+    reason: 'TopologyNotSupported',
+    message: 'via: expected none while brokers of an earlier release serve this store: old-0',
+  })
+  t.equal((await commands.set({ topology: hubs })).changed, true, 'without via')
 })
 
 t.test('refusals of one address are bounded, and a member beside it is told', async (t) => {

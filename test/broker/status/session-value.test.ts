@@ -10,6 +10,7 @@ t.test('what is written is read', (t) => {
     version: '0.2.0',
     keepsToOffers: true,
     keepsToTopology: true,
+    keepsToTransit: true,
     keepsTokenLabels: true,
   } as const
   t.strictSame(parseSession(formatSession(value)), value)
