@@ -42,11 +42,6 @@ import {
   type Caller,
   type CheckObjects,
   EXPOSED,
-  accessRows,
-  causeText,
-  checkAccess,
-  importersText,
-  offeredText,
   parseCalled,
   parseCaller,
 } from '../status/status.ts'
@@ -85,6 +80,7 @@ export function addShowAccess(show: Command, context: CommandContext): void {
   addShowOptions(command, { more: [bundleOption()] })
   command.action(async (subject: Subject | undefined, options: ShowOptions & Pick<LookOptions, 'bundle'>) => {
     const { output: format, namespace } = options
+    const { accessRows, causeText, importersText, offeredText } = await import('../status/access/plan-access.ts')
     const objects = await look(command, options, context, KINDS)
     const isKnown = (id: string): boolean => objects.clusters.some(({ spec }) => spec.id === id)
     const cluster = subject?.namespace === undefined && isKnown(subject?.name ?? '') ? subject?.name : undefined
@@ -160,6 +156,7 @@ export function addAccessCommand(program: Command, context: CommandContext): voi
     .addOption(outputOption())
     .action(async (from: Caller, to: Called, options: LookOptions) => {
       const objects = await look(command, options, context, [...KINDS, ...PORT_KINDS]).catch(couldNotLook)
+      const { checkAccess } = await import('../status/access/plan-access.ts')
       const found = checkAccess(objects, from, to)
       if (found.answer === 'wrong') throw new UserError(found.why, { exitCode: 2, hint: found.hint })
       const lines = [`${found.answer}: ${found.why}`, ...found.notes]

@@ -19,15 +19,7 @@ import {
   withTarget,
   withinTime,
 } from '../context/context.ts'
-import {
-  type TrafficObjects,
-  type TrafficRow,
-  invalidPolicies,
-  policyText,
-  serviceText,
-  shareText,
-  trafficRows,
-} from '../status/status.ts'
+import type { TrafficObjects, TrafficRow } from '../status/status.ts'
 import { bundleOption, lookAgain, screenStart } from './status.ts'
 
 const KINDS = [
@@ -58,18 +50,6 @@ export interface NamedService {
 const TEXT =
   'Shows which cluster gets which share of the calls of this cluster or site to imported services, and why: by policy, tier, weight and ready endpoints.'
 
-const COLUMNS: readonly Column<TrafficRow>[] = [
-  { title: 'SERVICE', cell: serviceText },
-  { title: 'CLUSTER', cell: (row) => row.cluster },
-  { title: 'TIER', cell: (row) => String(row.tier ?? '-'), align: 'right' },
-  { title: 'READY', cell: ({ ready, total }) => `${ready}/${total}`, align: 'right' },
-  { title: 'WEIGHT', cell: (row) => String(row.weight ?? '-'), align: 'right' },
-  { title: 'SHARE', cell: (row) => shareText(row.share), align: 'right' },
-  { title: 'REASON', cell: (row) => row.reason },
-  { title: 'POLICY', cell: policyText },
-  { title: 'MESSAGE', cell: (row) => row.message },
-]
-
 /** Adds `traffic` to `sealane show`. */
 export function addShowTraffic(show: Command, context: CommandContext): void {
   const command = subcommand(show, 'traffic', TEXT, 'sealane show traffic shop/web --watch').argument(
@@ -87,6 +67,7 @@ export function addShowTraffic(show: Command, context: CommandContext): void {
     }
     const isWanted = (place: string, name: string): boolean =>
       (namespace === undefined || place === namespace) && (service === undefined || service.name === name)
+    const { invalidPolicies, trafficRows } = await import('../status/traffic/plan-traffic.ts')
     let before: string | undefined
     const look = async (kube: KubeTarget | undefined): Promise<void> => {
       const objects = await readObjects({ ...options, kube }, context)
@@ -143,10 +124,26 @@ async function print(
     return
   }
   if (watch) output.answer(format === 'yaml' ? '---\n' : screenStart(context))
-  await printItems(output, format, format === 'table' ? rows.slice(0, MOST_ROWS) : rows, COLUMNS)
+  await printItems(output, format, format === 'table' ? rows.slice(0, MOST_ROWS) : rows, await columns())
   if (format === 'json' || format === 'yaml') return
   if (format === 'table' && rows.length > MOST_ROWS) output.remark(`and ${rows.length - MOST_ROWS} more: -o wide\n`)
   for (const remark of remarks) output.remark(`${remark}\n`)
+}
+
+/** The module is loaded where it is used, because it loads the schemas of policies. */
+async function columns(): Promise<readonly Column<TrafficRow>[]> {
+  const { policyText, serviceText, shareText } = await import('../status/traffic/plan-traffic.ts')
+  return [
+    { title: 'SERVICE', cell: serviceText },
+    { title: 'CLUSTER', cell: (row) => row.cluster },
+    { title: 'TIER', cell: (row) => String(row.tier ?? '-'), align: 'right' },
+    { title: 'READY', cell: ({ ready, total }) => `${ready}/${total}`, align: 'right' },
+    { title: 'WEIGHT', cell: (row) => String(row.weight ?? '-'), align: 'right' },
+    { title: 'SHARE', cell: (row) => shareText(row.share), align: 'right' },
+    { title: 'REASON', cell: (row) => row.reason },
+    { title: 'POLICY', cell: policyText },
+    { title: 'MESSAGE', cell: (row) => row.message },
+  ]
 }
 
 interface LookInit {

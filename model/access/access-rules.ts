@@ -59,17 +59,6 @@ const NO_RULES: readonly OfferRule[] = []
 /** On a policy that Sealane puts in place of one that cannot be read: the file of the user that may hold it. */
 export const ANNOTATION_UNREAD_FILE = 'sealane.io/unread-file'
 
-export type Exposure = NonNullable<Membership['spec']['exposure']>
-export const EXPOSURES = ['exports', 'pods', 'nothing'] as const satisfies readonly Exposure[]
-
-/** What other members may call. A Membership of a release without the choice, and none at all, mean `pods`. */
-export function exposureOf(membership: Pick<Membership, 'spec'> | undefined): Exposure {
-  const stated = membership?.spec.exposure
-  if (stated === undefined) return 'pods'
-  // A word of a later release must not open more than exports do.
-  return stated === 'pods' || stated === 'nothing' ? stated : 'exports'
-}
-
 /** The rules of one cluster. Built once for many services: a policy is looked at only for those of its namespace. */
 export class AccessRules {
   readonly #self: string

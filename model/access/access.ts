@@ -8,11 +8,8 @@ export {
   type AccessWorld,
   AccessRules,
   type DecidedOffer,
-  EXPOSURES,
-  type Exposure,
   type OfferCause,
   type PolicyNotes,
-  exposureOf,
   policyTargets,
 } from './access-rules.ts'
 export {
@@ -35,6 +32,7 @@ export {
   togetherChosen,
 } from './callers.ts'
 export { EgressRules, clustersWithoutEgress, egressRules, keepsOpenConnections } from './egress.ts'
+export { EXPOSURES, type Exposure, exposureOf } from './exposure.ts'
 export { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
 export { type KeptVersion, unreadableField, versionInForce, versionToKeep } from './policy-versions.ts'
 export {

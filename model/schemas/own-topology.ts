@@ -1,7 +1,6 @@
 /** What the agent has noted of the topology for its cluster's gateways, and what follows for links and relays. Pure. */
 import { FULL_TOPOLOGY, type LinkEnd, links, mayRelay } from '../lanes/lanes.ts'
-import { ANNOTATION_TOPOLOGY, ANNOTATION_VIA, type Cluster, type Endpoint, type Topology } from '../model.ts'
-import { MAX_TOPOLOGY_CLUSTERS, isDnsLabel } from '../values/values.ts'
+import { ANNOTATION_TOPOLOGY, type Cluster, type Topology } from '../model.ts'
 import { readTopology } from './topology.ts'
 
 /** Clusters are named by their ids. */
@@ -37,16 +36,6 @@ export function transitOf({ own, clusters }: KnownClusters): Transit {
       return answer.linked && answer.via !== undefined
     },
   }
-}
-
-/**
- * Members whose relays alone may carry links with the gateway of an Endpoint, as the agent has noted it there.
- * Undefined: they may have any way. Unreadable: they may have none.
- */
-export function endpointVia({ metadata }: Pick<Endpoint, 'metadata'>): readonly string[] | 'unreadable' | undefined {
-  const ids = metadata.annotations?.[ANNOTATION_VIA]?.split(',')
-  if (ids === undefined) return undefined
-  return ids.length <= MAX_TOPOLOGY_CLUSTERS && ids.every(isDnsLabel) ? ids : 'unreadable'
 }
 
 /** Read once each: objects are never changed in place, and a gateway looks several times in a second. */

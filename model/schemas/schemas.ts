@@ -2,6 +2,7 @@
 export { type FieldPath, complaintOf, pathText } from './complaints.ts'
 export { SPEC_SHAPES, STATUS_SHAPES } from './own-objects.ts'
 export { type RawObject, slimObject } from './slim-objects.ts'
-export { type KnownClusters, type Transit, endpointVia, transitOf } from './own-topology.ts'
+export { endpointVia } from './endpoint-via.ts'
+export { type KnownClusters, type Transit, transitOf } from './own-topology.ts'
 export { type ReadTopology, readTopology } from './topology.ts'
 export { type MisspeltType, type TypeMeta, misspeltType, userKind } from './user-objects.ts'
