@@ -77,24 +77,28 @@ export interface RelaysInit {
 }
 
 /** The first observed candidate of an end to which a router leads calls (planCandidates()). */
-function ledPlace({ candidates }: Pick<PlannedLane['links'][number], 'candidates'>): AddressPort | undefined {
+function ledPlace({ candidates }: Pick<PlannedFarEnd, 'candidates'>): AddressPort | undefined {
   const led = candidates.find(({ kind }) => kind === 'observed')
   return led === undefined ? undefined : { address: parseAddress(led.address), port: led.port }
+}
+
+type PlannedFarEnd = FarEnd & {
+  readonly cluster: string
+  readonly hidden: boolean
+  readonly relays?: true
+  readonly via?: readonly string[]
+  readonly portMapped?: true
+  readonly relayCosts?: RelayCosts
+  readonly candidates: readonly EndpointCandidate[]
 }
 
 /** A device as the lane loop plans it. */
 interface PlannedLane {
   readonly remoteLane: number
   readonly port: number
-  readonly links: readonly (FarEnd & {
-    readonly cluster: string
-    readonly hidden: boolean
-    readonly relays?: true
-    readonly via?: readonly string[]
-    readonly portMapped?: true
-    readonly relayCosts?: RelayCosts
-    readonly candidates: readonly EndpointCandidate[]
-  })[]
+  readonly links: readonly PlannedFarEnd[]
+  /** LanePlan.successors. */
+  readonly successors: readonly PlannedFarEnd[]
 }
 
 interface PlannedLanes {
@@ -338,7 +342,8 @@ export class Relays {
 
   #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
     // A relay on port 443 belongs to no member, so the topology cannot name it.
-    const links = lanes.flatMap((lane) => linksOf(world, lane)).filter(({ via }) => via === undefined)
+    const served = lanes.flatMap((lane) => linksOf(world, { ...lane, successors: [] }))
+    const links = served.filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webSince = new Map(
@@ -493,23 +498,38 @@ function placesOf(
   return new Map([...keys].map((key) => [key, [...(members.get(key) ?? []), ...(web.get(key) ?? [])]]))
 }
 
-function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
-  return links.map((link) => {
-    const { cluster, endpoint, identity, relays, relayCosts, via } = link
-    // Both ends of a link have to ask, so each counts the other as it counts itself.
-    const hidden = relays === undefined ? seeksRelays(link) : link.hidden
-    const key = linkKey(link)
-    const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
-    const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
-    return {
-      ...{ key, remoteLane, cluster, endpoint, identity, hidden },
-      ...(relays === undefined ? {} : { relays }),
-      ...(via === undefined ? {} : { via }),
-      ...(relayCosts === undefined ? {} : { relayCosts }),
-      ...{ state: is, asleep },
-      ...(state?.at === undefined ? {} : { at: state.at }),
-    }
+/** The links of a device, and those that are only called: a transit link is called at its relays alone. */
+export function linksOf(
+  world: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  { remoteLane, links, successors }: Pick<PlannedLane, 'remoteLane' | 'links' | 'successors'>,
+): LinkInUse[] {
+  const served = links.map((link) => linkInUse(world, remoteLane, link))
+  // The state by lane and cluster is that of the gateway that serves the lane.
+  const called = successors.map((link): LinkInUse => {
+    return { ...linkInUse(world, remoteLane, link), state: 'connecting', asleep: false }
   })
+  return [...served, ...called]
+}
+
+function linkInUse(
+  { laneStates, health }: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  remoteLane: number,
+  link: PlannedFarEnd,
+): LinkInUse {
+  const { cluster, endpoint, identity, relays, relayCosts, via } = link
+  // Both ends of a link have to ask, so each counts the other as it counts itself.
+  const hidden = relays === undefined ? seeksRelays(link) : link.hidden
+  const key = linkKey(link)
+  const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
+  const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  return {
+    ...{ key, remoteLane, cluster, endpoint, identity, hidden },
+    ...(relays === undefined ? {} : { relays }),
+    ...(via === undefined ? {} : { via }),
+    ...(relayCosts === undefined ? {} : { relayCosts }),
+    ...{ state: is, asleep },
+    ...(state?.at === undefined ? {} : { at: state.at }),
+  }
 }
 
 function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
