@@ -187,17 +187,19 @@ export class Relays {
   /** What the next plan takes from here. */
   get known(): Pick<
     GatewayWorld,
-    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
+    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
+    const relaysAsked = this.#calls.asked()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
       ...(punched.size === 0 ? {} : { punched }),
       ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
+      ...(relaysAsked.size === 0 ? {} : { relaysAsked }),
       ...(this.#stated.length === 0 ? {} : { statedCosts: this.#stated }),
     }
   }
