@@ -250,13 +250,13 @@ export class Relays {
     // Relays carry transit links whatever calls this node.
     const isTransit = lanes.some(({ links }) => links.some(({ via }) => via !== undefined))
     const isAsking = lanes.length > 0 && (isTransit || isSeeking(world, own))
-    const rttMs = isAsking ? relayTrips(world, lanes) : new Map<string, number>()
+    const { rttMs, asleep } = relayTrips(world, isAsking ? lanes : [])
     if (this.#statedMs === -Infinity) {
       // What an earlier run of the process stated holds until something else has been measured.
       const before = this.#deps.api.cache('Endpoint').get(endpointName(world.own.spec.id, world.node, own.lane))
       if (before !== undefined) this.#costs.restore(decodeRelayCosts(before.spec.capabilities), world.monotonicMs)
     }
-    const stated = this.#costs.look({ rttMs, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
+    const stated = this.#costs.look({ rttMs, asleep, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
     const isIdle = rttMs.size === 0 && load === undefined && stated.length === 0
     this.#statedMs = isIdle ? Infinity : world.monotonicMs
     const isSame = stated.length === this.#stated.length && stated.every((one, i) => one === this.#stated[i])
@@ -538,17 +538,25 @@ function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
   return seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
 }
 
-/** Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up. */
-function relayTrips({ health }: GatewayWorld, lanes: readonly PlannedLane[]): ReadonlyMap<string, number> {
-  return new Map(
-    lanes.flatMap(({ remoteLane, links }) =>
-      links.flatMap(({ relays, cluster, identity }) => {
-        const { state, figures } = health.get(healthKey(remoteLane, cluster)) ?? {}
-        if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
-        return [[relayMark(identity), figures.rttMs] as const]
-      }),
-    ),
+/**
+ * Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up. The
+ * figures of a link that sleeps are old, so of that only the mark is given.
+ */
+function relayTrips(
+  { health }: GatewayWorld,
+  lanes: readonly PlannedLane[],
+): { readonly rttMs: ReadonlyMap<string, number>; readonly asleep: readonly string[] } {
+  const up = lanes.flatMap(({ remoteLane, links }) =>
+    links.flatMap(({ relays, cluster, identity }) => {
+      const { state, figures, asleep: isAsleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+      if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
+      return [{ mark: relayMark(identity), rttMs: figures.rttMs, isAsleep }]
+    }),
   )
+  return {
+    rttMs: new Map(up.flatMap(({ mark, rttMs, isAsleep }) => (isAsleep ? [] : [[mark, rttMs] as const]))),
+    asleep: up.flatMap(({ mark, isAsleep }) => (isAsleep ? [mark] : [])),
+  }
 }
 
 /** The address of this node at which packets for the relay arrive: the best candidate that the node has itself. */

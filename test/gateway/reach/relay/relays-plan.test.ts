@@ -93,6 +93,9 @@ t.test('a gateway that seeks relays, or has transit links, states how far they a
   const called = stating({ isHidden: false })
   called.planned(12.4)
   t.equal(called.stated(), undefined, 'it can be called')
+  const sleeping = stating({ isAsleep: true })
+  sleeping.planned(12.4)
+  t.equal(sleeping.stated(), undefined, 'what was measured before its link slept is old')
   const spoke = stating({ isHidden: false, roma: { hidden: false, via: ['oslo'] } })
   spoke.planned(12.4)
   t.strictSame(spoke.stated(), twelve, 'it can be called, and only relays may carry its link')
@@ -120,8 +123,15 @@ t.test('a restart writes the Endpoint once, with what it stated of relays before
   t.ok(stage.ownEndpoint()?.spec.capabilities.includes(costs))
 })
 
+interface Stating {
+  readonly isHidden: boolean
+  /** The link with oslo sleeps. */
+  readonly isAsleep: boolean
+  readonly roma: object
+}
+
 /** Milano with a link with oslo, which relays, and one with roma. */
-function stating({ isHidden = true, roma = {} }: { readonly isHidden?: boolean; readonly roma?: object } = {}) {
+function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stating> = {}) {
   let changes = 0
   const api = { cache: () => ({ get: () => undefined }) }
   const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
@@ -142,7 +152,7 @@ function stating({ isHidden = true, roma = {} }: { readonly isHidden?: boolean; 
   const planned = (rttMs: number) => {
     const up = (ms: number) => ({ state: 'up' as const, sinceMs: 0, figures: { rttMs: ms } })
     const health = new Map([
-      ['0/oslo', up(rttMs)],
+      ['0/oslo', { ...up(rttMs), ...(isAsleep ? { asleep: true as const } : {}) }],
       ['0/roma', up(3)],
     ])
     const laneStates = new Map([[0, { identity: 'own', links: new Map<string, LinkState>() }]])
