@@ -132,6 +132,8 @@ const ROUNDS = { minMs: 2, resyncMs: 25_000, retryMinMs: 200, retryMaxMs: 5000, 
 const COSTS_EVERY_MS = 10_000
 /** A move that is due is looked at by the next plan, which may be late. */
 const MOVE_AGAIN_MS = 200
+/** The same while no plan comes: the lane loop cannot read the world, and tries again by itself. */
+const UNPLANNED_AGAIN_MS = 2000
 /** What one end, and all ends of one member, may send: a link of one gigabit, and two of them. */
 const RATES = { bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 }
 
@@ -156,6 +158,8 @@ export class Relays {
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
+  /** The plan after which another one was asked for last. */
+  #askedAfter: Planned | undefined
   /** Links, by linkKey(), with an end to which a router leads calls, and the place if that is the far end. */
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   /** Where far ends say that they can be called, by linkKey(). */
@@ -402,6 +406,8 @@ export class Relays {
     const nowMs = this.#deps.clock.monotonic()
     const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS)
     if (nowMs < dueMs) return dueMs
+    if (this.#askedAfter === this.#planned) return nowMs + UNPLANNED_AGAIN_MS
+    this.#askedAfter = this.#planned
     this.#init.onChange()
     return nowMs + MOVE_AGAIN_MS
   }

@@ -101,6 +101,22 @@ t.test('a gateway that seeks relays, or has transit links, states how far they a
   t.strictSame(spoke.stated(), twelve, 'it can be called, and only relays may carry its link')
 })
 
+t.test('a plan that is due is asked for once, while none can be made', async (t) => {
+  const one = stating()
+  const stop = new AbortController()
+  const ended = one.relays.run(stop.signal)
+  one.planned(12)
+  await one.clock.advance(9000)
+  const before = one.changes()
+  await one.clock.advance(8000)
+  t.equal(one.changes() - before, 1)
+  one.planned(12)
+  await one.clock.advance(15_000)
+  t.equal(one.changes() - before, 2, 'again after the next plan')
+  stop.abort()
+  await ended
+})
+
 t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {
   const stage = new Stage(t)
   stage.start()
@@ -134,7 +150,8 @@ interface Stating {
 function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stating> = {}) {
   let changes = 0
   const api = { cache: () => ({ get: () => undefined }) }
-  const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
+  const clock = new FakeClock()
+  const deps = { api, clock, logger: new CapturingLogger(), nft: new FakeNft(), cable: {} }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
   const metrics = { webDropped: { inc: () => undefined } }
@@ -156,8 +173,9 @@ function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stati
       ['0/roma', up(3)],
     ])
     const laneStates = new Map([[0, { identity: 'own', links: new Map<string, LinkState>() }]])
-    const here = world({ ...(isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}), health, laneStates })
+    const ends = isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}
+    const here = world({ ...ends, health, laneStates, monotonicMs: clock.monotonic() })
     relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links, successors: [] }], clusters })
   }
-  return { planned, stated: () => relays.known.statedCosts, changes: () => changes }
+  return { relays, clock, planned, stated: () => relays.known.statedCosts, changes: () => changes }
 }
