@@ -133,7 +133,7 @@ function isAt({ at }: LinkInUse, address: Address): boolean {
 }
 
 /**
- * A link that works without a relay has none. One whose relay no longer offers that is to move to another one, also where
+ * A link that works without a relay has none. One whose relay no longer offers that is to move to another one, also if
  * an end can be called from outside: a link that was over port 443 may have no other way.
  */
 function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {

@@ -545,8 +545,8 @@ function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
 }
 
 /**
- * Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up. The
- * figures of a link that sleeps are old, so of that only the mark is given.
+ * Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up.
+ * The figures of a link that sleeps are old, so of that only the mark is given.
  */
 function relayTrips(
   { health }: GatewayWorld,
