@@ -43,6 +43,7 @@ export type Known = Pick<
   | 'relayPlaces'
   | 'relayRefusals'
   | 'relayMoves'
+  | 'relaysAsked'
   | 'statedCosts'
   | 'upAt'
   | 'triesDirect'

@@ -53,6 +53,8 @@ export interface EndpointChoiceInit {
   readonly punched?: AddressPort | undefined
   /** The link is up, and is to go on through the relay that has this place. Absent: it stays where it is. */
   readonly moveTo?: AddressPort | undefined
+  /** Relays that are asked for the link, and may answer soon. Absent: none. */
+  readonly relaysAsked?: readonly Address[]
   /** Where packets of the link went when it was up last. Absent: not known. */
   readonly upAt?: AddressPort | undefined
   /** Only relays may carry the link, so one is called at once. */
@@ -218,12 +220,15 @@ function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
  * The relay has given the pair another port, for example because one end has another identity. Or it relays no longer,
  * for example because its gateway is about to leave, and there is another one.
  */
-function movedPlace({ relays = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
+function movedPlace({ relays = [], relaysAsked = [], candidates, link }: EndpointChoiceInit): RelayPlace | undefined {
   const current = link?.at
   if (current === undefined || !mayBeRelay(current, { candidates })) return undefined
   if (relays.some(({ at }) => sameAddressPort(at, current))) return undefined
   const address = formatAddress(current.address)
-  return relays.find(({ at }) => formatAddress(at.address) === address) ?? relays[0]
+  const same = relays.find(({ at }) => formatAddress(at.address) === address)
+  // After a restart of this process another relay may answer before the one that carries the link.
+  const isAsked = relaysAsked.some((one) => compareAddresses(one, current.address) === 0)
+  return same ?? (isAsked ? undefined : relays[0])
 }
 
 function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {

@@ -3,7 +3,7 @@
  */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/model.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
-import type { AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
+import type { Address, AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
 import type { InterfaceAddress, NextHopFeatures } from '../../kernel/route/route.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import type { MachineNetwork } from '../../runtime/runtime.ts'
@@ -131,6 +131,8 @@ export interface GatewayWorld {
   readonly relayRefusals?: ReadonlyMap<string, readonly string[]>
   /** Links, by linkKey(), that are up through one relay and are to move to another one, with its place. Absent: none. */
   readonly relayMoves?: ReadonlyMap<string, AddressPort>
+  /** Relays that have not answered yet, and were first asked a moment ago, by linkKey(). Absent: none. */
+  readonly relaysAsked?: ReadonlyMap<string, readonly Address[]>
   /** What this node states of relays: capabilities of its Endpoint. Absent: nothing. */
   readonly statedCosts?: readonly string[]
   /** Where packets of links with such places went when these were up last, by linkKey(). Absent: not known. */

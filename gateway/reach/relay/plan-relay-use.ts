@@ -132,10 +132,13 @@ function isAt({ at }: LinkInUse, address: Address): boolean {
   return at !== undefined && isRelayPort(at.port) && compareAddresses(at.address, address) === 0
 }
 
-/** A link that works without a relay has none. One whose relay no longer offers that is to move to another one. */
+/**
+ * A link that works without a relay has none. One whose relay no longer offers that is to move to another one, also if
+ * an end can be called from outside: a link that was over port 443 may have no other way.
+ */
 function isWanted(link: LinkInUse, { hidden, links }: Pick<RelayUseInit, 'hidden' | 'links'>): boolean {
   if (link.via !== undefined) return true
-  return hidden && link.hidden && (link.state !== 'up' || isAtOther(link, links))
+  return isAtOther(link, links) || (hidden && link.hidden && link.state !== 'up')
 }
 
 /** The packets of the link go to a port of relays, at the address of another far end. */

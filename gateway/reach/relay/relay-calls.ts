@@ -4,7 +4,13 @@
  */
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
-import { type AddressPort, formatAddress, parseAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import {
+  type Address,
+  type AddressPort,
+  formatAddress,
+  parseAddress,
+  sameAddressPort,
+} from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
@@ -241,6 +247,16 @@ export class RelayCalls {
       places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at, ...failed }])
     }
     return places
+  }
+
+  /** Relays that have not answered yet, and are asked for less than IDLE_RELAY_MS, by linkKey(). */
+  asked(): ReadonlyMap<string, readonly Address[]> {
+    const nowMs = this.#deps.clock.monotonic()
+    const asked = [...this.#calls.values()].filter(({ caller: { state }, idleSinceMs = nowMs }) => {
+      return (state.is === 'asking' || state.is === 'binding') && nowMs - idleSinceMs < IDLE_RELAY_MS
+    })
+    const byLink = Map.groupBy(asked, ({ want }) => want.key)
+    return new Map([...byLink].map(([key, calls]) => [key, calls.map(({ want }) => want.relay.address)]))
   }
 
   /** How much the relay has helped the link, by linkKey(). */

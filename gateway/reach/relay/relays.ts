@@ -77,24 +77,28 @@ export interface RelaysInit {
 }
 
 /** The first observed candidate of an end to which a router leads calls (planCandidates()). */
-function ledPlace({ candidates }: Pick<PlannedLane['links'][number], 'candidates'>): AddressPort | undefined {
+function ledPlace({ candidates }: Pick<PlannedFarEnd, 'candidates'>): AddressPort | undefined {
   const led = candidates.find(({ kind }) => kind === 'observed')
   return led === undefined ? undefined : { address: parseAddress(led.address), port: led.port }
+}
+
+type PlannedFarEnd = FarEnd & {
+  readonly cluster: string
+  readonly hidden: boolean
+  readonly relays?: true
+  readonly via?: readonly string[]
+  readonly portMapped?: true
+  readonly relayCosts?: RelayCosts
+  readonly candidates: readonly EndpointCandidate[]
 }
 
 /** A device as the lane loop plans it. */
 interface PlannedLane {
   readonly remoteLane: number
   readonly port: number
-  readonly links: readonly (FarEnd & {
-    readonly cluster: string
-    readonly hidden: boolean
-    readonly relays?: true
-    readonly via?: readonly string[]
-    readonly portMapped?: true
-    readonly relayCosts?: RelayCosts
-    readonly candidates: readonly EndpointCandidate[]
-  })[]
+  readonly links: readonly PlannedFarEnd[]
+  /** LanePlan.successors. */
+  readonly successors: readonly PlannedFarEnd[]
 }
 
 interface PlannedLanes {
@@ -128,6 +132,8 @@ const ROUNDS = { minMs: 2, resyncMs: 25_000, retryMinMs: 200, retryMaxMs: 5000, 
 const COSTS_EVERY_MS = 10_000
 /** A move that is due is looked at by the next plan, which may be late. */
 const MOVE_AGAIN_MS = 200
+/** The same while no plan comes: the lane loop cannot read the world, and tries again by itself. */
+const UNPLANNED_AGAIN_MS = 2000
 /** What one end, and all ends of one member, may send: a link of one gigabit, and two of them. */
 const RATES = { bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 }
 
@@ -152,6 +158,8 @@ export class Relays {
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
   #planned: Planned | undefined
+  /** The plan after which another one was asked for last. */
+  #askedAfter: Planned | undefined
   /** Links, by linkKey(), with an end to which a router leads calls, and the place if that is the far end. */
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   /** Where far ends say that they can be called, by linkKey(). */
@@ -183,17 +191,19 @@ export class Relays {
   /** What the next plan takes from here. */
   get known(): Pick<
     GatewayWorld,
-    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
+    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
+    const relaysAsked = this.#calls.asked()
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
       ...(punched.size === 0 ? {} : { punched }),
       ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
+      ...(relaysAsked.size === 0 ? {} : { relaysAsked }),
       ...(this.#stated.length === 0 ? {} : { statedCosts: this.#stated }),
     }
   }
@@ -244,13 +254,13 @@ export class Relays {
     // Relays carry transit links whatever calls this node.
     const isTransit = lanes.some(({ links }) => links.some(({ via }) => via !== undefined))
     const isAsking = lanes.length > 0 && (isTransit || isSeeking(world, own))
-    const rttMs = isAsking ? relayTrips(world, lanes) : new Map<string, number>()
+    const { rttMs, asleep } = relayTrips(world, isAsking ? lanes : [])
     if (this.#statedMs === -Infinity) {
       // What an earlier run of the process stated holds until something else has been measured.
       const before = this.#deps.api.cache('Endpoint').get(endpointName(world.own.spec.id, world.node, own.lane))
       if (before !== undefined) this.#costs.restore(decodeRelayCosts(before.spec.capabilities), world.monotonicMs)
     }
-    const stated = this.#costs.look({ rttMs, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
+    const stated = this.#costs.look({ rttMs, asleep, ...(load === undefined ? {} : { load }) }, world.monotonicMs)
     const isIdle = rttMs.size === 0 && load === undefined && stated.length === 0
     this.#statedMs = isIdle ? Infinity : world.monotonicMs
     const isSame = stated.length === this.#stated.length && stated.every((one, i) => one === this.#stated[i])
@@ -338,7 +348,8 @@ export class Relays {
 
   #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
     // A relay on port 443 belongs to no member, so the topology cannot name it.
-    const links = lanes.flatMap((lane) => linksOf(world, lane)).filter(({ via }) => via === undefined)
+    const served = lanes.flatMap((lane) => linksOf(world, { ...lane, successors: [] }))
+    const links = served.filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webSince = new Map(
@@ -395,6 +406,8 @@ export class Relays {
     const nowMs = this.#deps.clock.monotonic()
     const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS)
     if (nowMs < dueMs) return dueMs
+    if (this.#askedAfter === this.#planned) return nowMs + UNPLANNED_AGAIN_MS
+    this.#askedAfter = this.#planned
     this.#init.onChange()
     return nowMs + MOVE_AGAIN_MS
   }
@@ -493,40 +506,63 @@ function placesOf(
   return new Map([...keys].map((key) => [key, [...(members.get(key) ?? []), ...(web.get(key) ?? [])]]))
 }
 
-function linksOf({ laneStates, health }: GatewayWorld, { remoteLane, links }: PlannedLane): LinkInUse[] {
-  return links.map((link) => {
-    const { cluster, endpoint, identity, relays, relayCosts, via } = link
-    // Both ends of a link have to ask, so each counts the other as it counts itself.
-    const hidden = relays === undefined ? seeksRelays(link) : link.hidden
-    const key = linkKey(link)
-    const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
-    const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
-    return {
-      ...{ key, remoteLane, cluster, endpoint, identity, hidden },
-      ...(relays === undefined ? {} : { relays }),
-      ...(via === undefined ? {} : { via }),
-      ...(relayCosts === undefined ? {} : { relayCosts }),
-      ...{ state: is, asleep },
-      ...(state?.at === undefined ? {} : { at: state.at }),
-    }
+/** The links of a device, and those that are only called: a transit link is called at its relays alone. */
+export function linksOf(
+  world: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  { remoteLane, links, successors }: Pick<PlannedLane, 'remoteLane' | 'links' | 'successors'>,
+): LinkInUse[] {
+  const served = links.map((link) => linkInUse(world, remoteLane, link))
+  // The state by lane and cluster is that of the gateway that serves the lane.
+  const called = successors.map((link): LinkInUse => {
+    return { ...linkInUse(world, remoteLane, link), state: 'connecting', asleep: false }
   })
+  return [...served, ...called]
+}
+
+function linkInUse(
+  { laneStates, health }: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  remoteLane: number,
+  link: PlannedFarEnd,
+): LinkInUse {
+  const { cluster, endpoint, identity, relays, relayCosts, via } = link
+  // Both ends of a link have to ask, so each counts the other as it counts itself.
+  const hidden = relays === undefined ? seeksRelays(link) : link.hidden
+  const key = linkKey(link)
+  const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
+  const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  return {
+    ...{ key, remoteLane, cluster, endpoint, identity, hidden },
+    ...(relays === undefined ? {} : { relays }),
+    ...(via === undefined ? {} : { via }),
+    ...(relayCosts === undefined ? {} : { relayCosts }),
+    ...{ state: is, asleep },
+    ...(state?.at === undefined ? {} : { at: state.at }),
+  }
 }
 
 function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
   return seeksRelays({ hidden: isOwnLaneHidden(world, own), candidates: planCandidates(world, own) })
 }
 
-/** Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up. */
-function relayTrips({ health }: GatewayWorld, lanes: readonly PlannedLane[]): ReadonlyMap<string, number> {
-  return new Map(
-    lanes.flatMap(({ remoteLane, links }) =>
-      links.flatMap(({ relays, cluster, identity }) => {
-        const { state, figures } = health.get(healthKey(remoteLane, cluster)) ?? {}
-        if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
-        return [[relayMark(identity), figures.rttMs] as const]
-      }),
-    ),
+/**
+ * Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up.
+ * The figures of a link that sleeps are old, so of that only the mark is given.
+ */
+function relayTrips(
+  { health }: GatewayWorld,
+  lanes: readonly PlannedLane[],
+): { readonly rttMs: ReadonlyMap<string, number>; readonly asleep: readonly string[] } {
+  const up = lanes.flatMap(({ remoteLane, links }) =>
+    links.flatMap(({ relays, cluster, identity }) => {
+      const { state, figures, asleep: isAsleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+      if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
+      return [{ mark: relayMark(identity), rttMs: figures.rttMs, isAsleep }]
+    }),
   )
+  return {
+    rttMs: new Map(up.flatMap(({ mark, rttMs, isAsleep }) => (isAsleep ? [] : [[mark, rttMs] as const]))),
+    asleep: up.flatMap(({ mark, isAsleep }) => (isAsleep ? [mark] : [])),
+  }
 }
 
 /** The address of this node at which packets for the relay arrive: the best candidate that the node has itself. */

@@ -26,6 +26,10 @@ interface StatedCost {
   measuredMs: number
 }
 
+interface MeasuredCosts extends RelayCosts {
+  readonly asleep?: readonly string[]
+}
+
 export class StatedCosts {
   readonly #rtts = new Map<string, StatedCost>()
   #load: { value: number; differsSinceMs: number | undefined } | undefined
@@ -39,9 +43,16 @@ export class StatedCosts {
     this.#restoredMs = nowMs
   }
 
-  /** Takes the round trips measured now, by relayMark(), and the load if this gateway relays. Returns capabilities. */
-  look({ rttMs, load }: RelayCosts, nowMs: number): readonly string[] {
+  /**
+   * Takes the round trips measured now, by relayMark(), the load if this gateway relays, and the marks of relays that are
+   * not measured because the links with them sleep: their numbers stay. Returns capabilities.
+   */
+  look({ rttMs, load, asleep = [] }: MeasuredCosts, nowMs: number): readonly string[] {
     for (const [mark, measured] of rttMs) this.#take(mark, Math.round(measured), nowMs)
+    for (const mark of asleep) {
+      const known = this.#rtts.get(mark)
+      if (known !== undefined) Object.assign(known, { differsSinceMs: undefined, measuredMs: nowMs })
+    }
     for (const [mark, { measuredMs }] of this.#rtts) {
       const keptMs = this.#rtts.size > MAX_RELAY_RTTS ? ROOM_AFTER_MS : COST_KEPT_MS
       if (nowMs - measuredMs >= keptMs) this.#rtts.delete(mark)

@@ -3,6 +3,7 @@ import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
 import { HandshakeRetries } from '../../../gateway/reach/call-history.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
+import { parseAddress } from '../../../model/addresses/addresses.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../../model/objects.ts'
 import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from '../support/worlds.ts'
@@ -24,6 +25,8 @@ interface Row {
   readonly hidden?: boolean
   /** Where relays take packets, as `member address:port`, or `member address:port failed`. */
   readonly relays?: readonly string[]
+  /** A relay that has not answered yet. */
+  readonly asked?: string
   /** The link is relayed and is called directly. */
   readonly direct?: boolean
   /** Where probes have shown that the far end can be called. */
@@ -384,6 +387,26 @@ const ROWS: Row[] = [
     want: 'try 203.0.113.1:4601: relayed by oslo',
   },
   {
+    say: 'up through a relay that this process has asked just now',
+    candidates: TWO,
+    relays: RELAYS,
+    asked: '203.0.113.3',
+    peer: { at: '203.0.113.3:4603', handshake: 100 },
+    health: ['up', 100],
+    want: 'keep 203.0.113.3:4603: the remote gateway answers',
+  },
+  {
+    say: 'down, and the relay has not answered this process yet',
+    candidates: TWO,
+    relays: RELAYS,
+    hidden: true,
+    asked: '203.0.113.3',
+    peer: { at: '203.0.113.3:4603', handshake: 20 },
+    upAt: '203.0.113.3:4603',
+    health: ['down', 0],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+  },
+  {
     say: 'up directly, at a port like those of relays',
     candidates: endpoint('paris', 'gw', 0, ['public 198.51.100.20:4650']).spec.candidates,
     relays: RELAYS,
@@ -595,7 +618,8 @@ t.test('choices', async (t) => {
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)
     const moveTo = row.moveTo === undefined ? undefined : parseAddressPort(row.moveTo)
-    const paths = { candidates, relays, triesDirect: row.direct === true, upAt, punched, moveTo }
+    const relaysAsked = row.asked === undefined ? [] : [parseAddress(row.asked)]
+    const paths = { candidates, relays, relaysAsked, triesDirect: row.direct === true, upAt, punched, moveTo }
     const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }

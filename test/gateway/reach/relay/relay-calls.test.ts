@@ -24,8 +24,10 @@ t.test('a relay that is silent counts as useless, also when it is asked no longe
   await apply([want])
   calls.send()
   t.equal(calls.worth('roma', relay), 'good')
+  t.strictSame(calls.asked(), new Map([['roma', [relay.address]]]), 'it may answer')
   await clock.advance(IDLE_RELAY_MS)
   calls.send()
+  t.equal(calls.asked().size, 0)
   t.equal(calls.worth('roma', relay), 'useless')
   t.equal(calls.worth('bern', relay), 'good', 'for another link')
   await apply([])
@@ -77,6 +79,7 @@ t.test('octets that only look like an answer wake nothing', async (t) => {
   const refused = { ...ends, counter: Number(sent[1]?.readBigUInt64BE(24)), port: 0, newest: 0 }
   socket.onMessage(encodeAnswer({ ...refused, type: 'refused', why: 'full' }, key), { ...from, port: 4601 })
   t.strictSame(calls.refusals(), ['oslo: full'])
+  t.equal(calls.asked().size, 0, 'it has answered')
   t.strictSame([...calls.refusalsOfLinks().values()], [['oslo: full']])
   calls.close()
 })

@@ -87,6 +87,18 @@ t.test('links whose ends cannot be called have relays, if they do not work witho
       ['roma by riga'],
     ],
     [
+      'its relay is about to leave, and this end can be called: it was over port 443 before',
+      {
+        links: [
+          relay('riga', 2),
+          link('oslo', { hidden: false, state: 'up', at: parseAddressPort('203.0.113.1:4500') }),
+          link('roma', { state: 'up', at, hidden: false }),
+        ],
+        hidden: false,
+      },
+      ['roma by riga'],
+    ],
+    [
       'the far end was called directly just now',
       { links: [oslo, { ...roma, state: 'up' }], keeps: [roma.key] },
       ['roma by oslo'],

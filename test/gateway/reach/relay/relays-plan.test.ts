@@ -1,11 +1,13 @@
 /** What a gateway looks at when it takes a plan. */
 import t from 'tap'
 import type { LinkState } from '../../../../gateway/cable/cable-driver.ts'
-import { Relays } from '../../../../gateway/reach/relay/relays.ts'
+import { planRelayUse } from '../../../../gateway/reach/relay/plan-relay-use.ts'
+import { Relays, linksOf } from '../../../../gateway/reach/relay/relays.ts'
 import type { GatewayDeps } from '../../../../gateway/world/deps.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
 import { encodeRelayCosts, relayMark } from '../../../../model/lanes/lanes.ts'
 import { Stage } from '../../support/stage.ts'
 import { key, world } from '../../support/worlds.ts'
@@ -31,13 +33,53 @@ t.test('a plan without a relay costs nothing for each link', async (t) => {
   })
   const here = world({ laneStates: new Map([[0, { identity: 'own', links: new Counting() }]]) })
   const clusters = links.map(({ cluster }) => ({ id: cluster }))
-  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links }], clusters })
+  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links, successors: [] }], clusters })
   t.equal(looks, 0)
   const [first] = links
   if (first === undefined) throw new Error('no link')
   const offered = [{ ...first, hidden: false, relays: true as const }, ...links.slice(1)]
-  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links: offered }], clusters })
+  relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links: offered, successors: [] }], clusters })
   t.equal(looks, links.length, 'one look at each with a relay')
+})
+
+t.test('the newcomer of a lane asks for relays, too, though the gateway that serves the lane is up', (t) => {
+  const far = (name: string, change: object = {}) => {
+    const [cluster = ''] = name.split('.')
+    const base = { remoteLane: 0, cluster, endpoint: `${name}-lane0`, identity: key(name), hidden: true }
+    return { ...base, candidates: [], ...change }
+  }
+  const oslo = far('oslo.gw', { hidden: false, relays: true })
+  const [at, relayed] = [parseAddressPort('203.0.113.1:4500'), parseAddressPort('203.0.113.1:4601')]
+  const direct = far('roma.gw')
+  const lane = {
+    remoteLane: 0,
+    links: [oslo, far('paris.gw1', { via: ['oslo'] }), direct],
+    successors: [far('paris.gw2', { via: ['oslo'] }), far('roma.gw2')],
+  }
+  const idle = { carries: true, rxBytes: 0, txBytes: 0 }
+  const states = [oslo, direct].map((end) => [`${end.endpoint} ${end.identity}`, end === oslo ? at : relayed] as const)
+  const here = world({
+    laneStates: new Map([
+      [0, { identity: 'own', links: new Map(states.map(([name, at]) => [name, { ...idle, at }])) }],
+    ]),
+    health: new Map([
+      ['0/oslo', { state: 'up', sinceMs: 0 }],
+      ['0/paris', { state: 'up', sinceMs: 0, asleep: true }],
+      ['0/roma', { state: 'up', sinceMs: 0, asleep: true }],
+    ]),
+  })
+  const links = linksOf(here, lane)
+  t.same(
+    links.map(({ state, asleep }) => `${state}${asleep === true ? ', asleep' : ''}`),
+    ['up', 'up, asleep', 'up, asleep', 'connecting', 'connecting'],
+  )
+  const ends = { ownEndpoint: 'milano.gw-lane0', hidden: true }
+  const wants = planRelayUse({ links, ...ends, keeps: new Set(), worth: () => 'good' })
+  t.same(
+    wants.map((want) => want.key.split(' ')[0]),
+    ['paris.gw1-lane0', 'roma.gw-lane0', 'paris.gw2-lane0', 'roma.gw2-lane0'],
+  )
+  t.end()
 })
 
 t.test('a gateway that seeks relays, or has transit links, states how far they are', async (t) => {
@@ -51,9 +93,28 @@ t.test('a gateway that seeks relays, or has transit links, states how far they a
   const called = stating({ isHidden: false })
   called.planned(12.4)
   t.equal(called.stated(), undefined, 'it can be called')
+  const sleeping = stating({ isAsleep: true })
+  sleeping.planned(12.4)
+  t.equal(sleeping.stated(), undefined, 'what was measured before its link slept is old')
   const spoke = stating({ isHidden: false, roma: { hidden: false, via: ['oslo'] } })
   spoke.planned(12.4)
   t.strictSame(spoke.stated(), twelve, 'it can be called, and only relays may carry its link')
+})
+
+t.test('a plan that is due is asked for once, while none can be made', async (t) => {
+  const one = stating()
+  const stop = new AbortController()
+  const ended = one.relays.run(stop.signal)
+  one.planned(12)
+  await one.clock.advance(9000)
+  const before = one.changes()
+  await one.clock.advance(8000)
+  t.equal(one.changes() - before, 1)
+  one.planned(12)
+  await one.clock.advance(15_000)
+  t.equal(one.changes() - before, 2, 'again after the next plan')
+  stop.abort()
+  await ended
 })
 
 t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {
@@ -78,11 +139,19 @@ t.test('a restart writes the Endpoint once, with what it stated of relays before
   t.ok(stage.ownEndpoint()?.spec.capabilities.includes(costs))
 })
 
+interface Stating {
+  readonly isHidden: boolean
+  /** The link with oslo sleeps. */
+  readonly isAsleep: boolean
+  readonly roma: object
+}
+
 /** Milano with a link with oslo, which relays, and one with roma. */
-function stating({ isHidden = true, roma = {} }: { readonly isHidden?: boolean; readonly roma?: object } = {}) {
+function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stating> = {}) {
   let changes = 0
   const api = { cache: () => ({ get: () => undefined }) }
-  const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
+  const clock = new FakeClock()
+  const deps = { api, clock, logger: new CapturingLogger(), nft: new FakeNft(), cable: {} }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
   const metrics = { webDropped: { inc: () => undefined } }
@@ -100,12 +169,13 @@ function stating({ isHidden = true, roma = {} }: { readonly isHidden?: boolean; 
   const planned = (rttMs: number) => {
     const up = (ms: number) => ({ state: 'up' as const, sinceMs: 0, figures: { rttMs: ms } })
     const health = new Map([
-      ['0/oslo', up(rttMs)],
+      ['0/oslo', { ...up(rttMs), ...(isAsleep ? { asleep: true as const } : {}) }],
       ['0/roma', up(3)],
     ])
     const laneStates = new Map([[0, { identity: 'own', links: new Map<string, LinkState>() }]])
-    const here = world({ ...(isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}), health, laneStates })
-    relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links }], clusters })
+    const ends = isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}
+    const here = world({ ...ends, health, laneStates, monotonicMs: clock.monotonic() })
+    relays.planned(here, { lanes: [{ remoteLane: 0, port: 4500, links, successors: [] }], clusters })
   }
-  return { planned, stated: () => relays.known.statedCosts, changes: () => changes }
+  return { relays, clock, planned, stated: () => relays.known.statedCosts, changes: () => changes }
 }

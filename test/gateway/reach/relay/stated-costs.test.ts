@@ -27,6 +27,19 @@ t.test('another round trip is stated after it has lasted', async (t) => {
   t.strictSame(costs.look(rtt(35), 200_001 + COST_STAYS_MS), stated(44), 'less than a fifth')
 })
 
+t.test('the number of a relay stays while the link with it sleeps', (t) => {
+  const costs = new StatedCosts()
+  const asleep = { ...none, asleep: [MARK] }
+  t.strictSame(costs.look(asleep, 0), [], 'it was never measured')
+  costs.look(rtt(20), 0)
+  costs.look(rtt(40), 1)
+  t.strictSame(costs.look(asleep, COST_STAYS_MS), stated(20))
+  t.strictSame(costs.look(rtt(40), COST_STAYS_MS + 1), stated(20), 'it differs from now on')
+  t.strictSame(costs.look(asleep, COST_KEPT_MS), stated(20))
+  t.strictSame(costs.look(none, COST_KEPT_MS + COST_STAYS_MS), stated(20))
+  t.end()
+})
+
 t.test('a relay that is away stays, as long as there is room', async (t) => {
   const costs = new StatedCosts()
   costs.look(rtt(20), 0)
