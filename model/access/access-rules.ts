@@ -6,7 +6,6 @@ import {
   type Cluster,
   type ClusterAccessPolicy,
   type ClusterId,
-  type Membership,
   type NamespaceChoice,
   type NamespaceLists,
   type Offer,
