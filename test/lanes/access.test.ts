@@ -344,7 +344,8 @@ function callerOf(far: Netns): (calls: readonly Call[], waitMs?: number) => Prom
     for (const source of [PARIS, OSLO]) {
       await far.exec('ip', route(source))
       const some = calls.filter(([, caller]) => caller === source)
-      for (const [i, ok] of (await Promise.all(some.map((made) => one(made, waitMs)))).entries()) found.set(some[i] as Call, ok)
+      for (const [i, ok] of (await Promise.all(some.map((made) => one(made, waitMs)))).entries())
+        found.set(some[i] as Call, ok)
     }
     return calls.map((made) => found.get(made) ?? false)
   }

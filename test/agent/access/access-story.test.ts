@@ -164,7 +164,12 @@ t.test('a policy that cannot be read any more keeps what it said, over restarts 
   t.ok(declared.length >= before)
   put(5, { from: [] })
   await until(t, () => declared.at(-1), '[]', 'valid again')
-  await until(t, () => site.api.get('AccessPolicy', 'a', 'shop')?.status?.inForce?.generation, 5, 'an older one is forgotten')
+  await until(
+    t,
+    () => site.api.get('AccessPolicy', 'a', 'shop')?.status?.inForce?.generation,
+    5,
+    'an older one is forgotten',
+  )
 })
 
 t.test('a cluster that exposes nothing', async (t) => {
