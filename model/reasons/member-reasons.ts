@@ -363,7 +363,7 @@ export const MEMBER_REASONS = {
   },
   TokenLabelsNotSupported: {
     status: 'FailedPrecondition',
-    means: 'A replica of the broker of an earlier release would admit a member without the labels of its join token.',
+    means: 'A replica of the broker of an earlier release may not keep the labels of a join token.',
     todo: 'Upgrade all replicas, then create the token again.',
     shows: ADMIN,
   },
