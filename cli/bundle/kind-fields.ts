@@ -228,7 +228,7 @@ const SITE = fields('apiVersion kind', {
   metadata: fields('name', { labels: 'map', annotations }),
   spec: fields(
     'objects state podCIDRs serviceCIDRs allowedNamespaces excludedNamespaces exposure activeGateways ' +
-      'keyRotationDays linkSleepMinutes openHostPorts',
+      'failClosed keyRotationDays linkSleepMinutes openHostPorts',
     {
       kubernetes: fields('kubeconfig context namespace'),
       labels: 'map',
