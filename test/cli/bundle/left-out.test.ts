@@ -18,6 +18,7 @@ import { spellingsOf } from '../../../cli/bundle/redactor.ts'
 import { diagnoseMember } from '../../../explain/diagnose-member.ts'
 import type { FactSet } from '../../../explain/facts/fact.ts'
 import { FACT_KINDS, type FactKind, objectSchema } from '../../../explain/facts/shapes.ts'
+import { parseYaml } from '../../../kubeapi/yaml.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
 import {
   HEALTHY_BROKER,
@@ -369,4 +370,11 @@ t.test('names of what JavaScript has anyway are no names of a list', async (t) =
   const object = JSON.parse('{"__proto__":{"a":"x"},"constructor":"x","toString":"x"}') as object
   t.notMatch(JSON.stringify(letOut(object, {})), '"x"')
   t.same(objectLetOut('constructor', { spec: 'x' }), { spec: LEFT_OUT })
+})
+
+t.test('a site file keeps what decides who may call', async (t) => {
+  const spec = { exposure: 'exports', failClosed: false, excludedNamespaces: ['shop'] }
+  const data = { 'site.yaml': JSON.stringify({ apiVersion: 'v1', kind: 'Site', spec }) }
+  const { data: kept } = objectLetOut('ConfigMap', { data }) as { readonly data: Record<string, string> }
+  t.same((parseYaml(kept['site.yaml'] ?? '') as { readonly spec: unknown }).spec, spec)
 })
