@@ -16,12 +16,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { parseArgs } from 'node:util'
-import { requirePackages } from '../scripts/install-system-packages.ts'
+import { readRounds } from './read-rounds.ts'
 import { hide } from '../test/netns/support/lost-faults.ts'
 import { type PlainSite, type PlainWorld, type SitePlan, withPlainSites } from '../test/netns/support/plain-sites.ts'
 import { eventually } from '../test/support/eventually.ts'
-import { type Netns, netnsMissing, withNetns } from '../test/support/netns.ts'
+import { type Netns, withNetns } from '../test/support/netns.ts'
 import { median, progress, round } from './figures.ts'
 
 const SEALANE = join(import.meta.dirname, '../bin/sealane')
@@ -60,23 +59,7 @@ interface Sample {
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      json: { type: 'boolean' },
-      rounds: { type: 'string', default: '3' },
-      seconds: { type: 'string', default: '5' },
-    },
-  })
-  const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)]
-  if (!(Number.isInteger(rounds) && rounds > 0)) {
-    throw new Error(`--rounds ${JSON.stringify(values.rounds)}: expected a whole number above 0`)
-  }
-  if (!(Number.isInteger(seconds) && seconds > 0)) {
-    throw new Error(`--seconds ${JSON.stringify(values.seconds)}: expected a whole number above 0`)
-  }
-  requirePackages('bench')
-  const missing = netnsMissing()
-  if (missing !== undefined) throw new Error(`this benchmark makes network namespaces: it ${missing}`)
+  const { rounds, seconds } = readRounds({ rounds: 3, seconds: 5 })
   const samples: Sample[] = []
   for (let i = 0; i < rounds; i += 1) {
     const direct = await inFolder(seconds, measureDirect)

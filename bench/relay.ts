@@ -11,14 +11,13 @@
  *   connection tracking, and the relay has no rate limit that matters here.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { parseArgs } from 'node:util'
 import { planRelayTable } from '../gateway/reach/relay/plan-relay-table.ts'
 import { formatNft } from '../kernel/nft/nft.ts'
 import { parseAddress, parseAddressPort } from '../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../model/kernel-ids.ts'
-import { requirePackages } from '../scripts/install-system-packages.ts'
+import { readRounds } from './read-rounds.ts'
 import { eventually } from '../test/support/eventually.ts'
-import { type Netns, netnsMissing, withNetns } from '../test/support/netns.ts'
+import { type Netns, withNetns } from '../test/support/netns.ts'
 import { median, progress, round } from './figures.ts'
 
 const SENDER = '10.1.0.2'
@@ -48,23 +47,7 @@ interface Rates {
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({
-    options: {
-      json: { type: 'boolean' },
-      rounds: { type: 'string', default: '7' },
-      seconds: { type: 'string', default: '3' },
-    },
-  })
-  const [rounds, seconds] = [Number(values.rounds), Number(values.seconds)]
-  if (!(Number.isInteger(rounds) && rounds > 0)) {
-    throw new Error(`--rounds ${JSON.stringify(values.rounds)}: expected a whole number above 0`)
-  }
-  if (!(Number.isInteger(seconds) && seconds > 0)) {
-    throw new Error(`--seconds ${JSON.stringify(values.seconds)}: expected a whole number above 0`)
-  }
-  requirePackages('bench')
-  const missing = netnsMissing()
-  if (missing !== undefined) throw new Error(`this benchmark makes network namespaces: it ${missing}`)
+  const { rounds, seconds } = readRounds({ rounds: 7, seconds: 3 })
   const figures = await withNetns((sender) =>
     withNetns((relay) => withNetns((receiver) => measure({ sender, relay, receiver }, rounds, seconds))),
   )

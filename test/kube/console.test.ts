@@ -61,7 +61,8 @@ t.test('a reader sees the page, and others hear nothing', { skip: missing ?? fal
   })
 
   const pod = await plane.kubeconfigFor({ serviceAccount: { namespace: SYSTEM, name: NAME } })
-  const served = start(t, ['console', 'serve', '--kubeconfig', pod, '--listen', `${host}:${port}`], {})
+  const listen = ['--listen', `${host}:${port}`, '--status-listen', '127.0.0.1:0']
+  const served = start(t, ['console', 'serve', '--kubeconfig', pod, ...listen], {})
   const direct = `https://${host}:${port}/`
   await eventually(async () => (await ask(`${direct}api/state`)).code === 401, {
     deadlineMs: 60_000,
