@@ -19,6 +19,9 @@ import type { Site } from '../../compose/site/site.ts'
 import { PlainLogger } from './output.ts'
 import { interruption } from './timeout.ts'
 
+/** Longer than the agent takes to note an object. Without an agent, changes of the user show that much later. */
+const LEFT_TO_AGENT_MS = 50
+
 export interface OpenSite extends Site {
   /** Set for a real cluster that was opened with an administrator's kubeconfig. */
   readonly admin?: ClusterAdmin
@@ -110,7 +113,8 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   }
   makeState(config)
   const { objects, state, gateways } = config
-  const api = new FileApi(deps, { objects, state, gateways, once: !serves })
+  const notesAfterMs = serves && components !== undefined && !components.includes('agent') ? LEFT_TO_AGENT_MS : 0
+  const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs })
   return { config, api, leases: api.leases, metrics }
 }
 

@@ -61,6 +61,12 @@ export interface FileApiInit {
    * troubledState(). Otherwise a kind is not synced before all of its folders have been read.
    */
   readonly once?: boolean
+  /**
+   * How many milliseconds this process leaves it to others to note a new or changed object of the user, before it does so
+   * itself. Until then it does not show the change. Several processes that note the same object at once wait for each
+   * other's disk writes. Absent: 0, as for the process that acts on the objects.
+   */
+  readonly notesAfterMs?: number
 }
 
 const DEFAULT_RESCAN_MS = 30_000
@@ -251,7 +257,7 @@ export class FileApi implements ClusterApi {
         onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
         onStateError: (path, error) => this.#problems.stateError(path, error),
       },
-      { kind, path: join(this.#init.state, 'objects', kind) },
+      { kind, path: join(this.#init.state, 'objects', kind), notesAfterMs: this.#init.notesAfterMs ?? 0 },
     )
     this.#kinds.set(kind, files)
     return files

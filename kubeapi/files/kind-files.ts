@@ -22,6 +22,8 @@ export interface KindFilesInit {
   readonly kind: Kind
   /** `<state>/objects/<Kind>` */
   readonly path: string
+  /** See FileApiInit. */
+  readonly notesAfterMs: number
 }
 
 /** Longer than a file may be missing before its objects are removed. */
@@ -36,11 +38,13 @@ export class KindFiles {
   readonly #users = new Map<ObjectKey, KubeObject>()
   readonly #notes = new Map<ObjectKey, UserNote>()
   readonly #stamps = new Map<string, string>()
+  readonly #notesAfterMs: number
   readonly #writes = new Set<Promise<void>>()
   #closed = false
 
   constructor(deps: KindFilesDeps, init: KindFilesInit) {
     this.#deps = deps
+    this.#notesAfterMs = init.notesAfterMs
     this.folder = new StateFolder({ onCorrupt: (path, reason) => this.#onCorrupt(path, reason) }, init)
     this.#watcher = new TreeWatcher(
       { onFile: (path, event) => this.#onFile(path, event), onError: deps.onStateError },
@@ -92,7 +96,9 @@ export class KindFiles {
       this.store.update(key, { user: undefined })
     } else {
       this.#users.set(key, object)
-      this.#showUser(key, object, this.#keepNote(key, object))
+      // Once this kind is shown, one more moment without a new object is as if its file had been written later.
+      if (this.#notesAfterMs > 0 && this.loaded && !this.#isNoted(key, object)) this.#noteLater(key, this.#notesAfterMs)
+      else this.#showUser(key, object, this.#keepNote(key, object))
     }
   }
 
@@ -136,19 +142,22 @@ export class KindFiles {
     const object = this.#users.get(key)
     if (note !== undefined) this.#notes.set(key, note)
     if (object === undefined) return
-    if (note !== undefined) this.#showUser(key, object, note)
-    else this.#noteLater(key)
+    // Another process saw the object disappear. Either this process will see it, too, or the note was lost and is
+    // written again.
+    if (note === undefined) this.#noteLater(key, RENOTE_MS)
+    else this.#showUser(key, object, note)
   }
 
-  /**
-   * Another process saw the object disappear. Either this process will see it, too, or the note was lost and is written
-   * again.
-   */
-  #noteLater(key: ObjectKey): void {
-    this.#deps.clock.setTimer(RENOTE_MS, () => {
+  /** Leaves it to other processes for some time to note an object. */
+  #noteLater(key: ObjectKey, ms: number): void {
+    this.#deps.clock.setTimer(ms, () => {
       const object = this.#users.get(key)
       if (object !== undefined && !this.#closed) this.#showUser(key, object, this.#keepNote(key, object))
     })
+  }
+
+  #isNoted(key: ObjectKey, object: KubeObject): boolean {
+    return this.folder.read(key, 'user')?.specHash === specHash(object)
   }
 
   #showUser(key: ObjectKey, object: KubeObject, note: UserNote): void {
@@ -164,13 +173,13 @@ export class KindFiles {
 
   /** Returns the note of an object, created or updated if necessary. */
   #keepNote(key: ObjectKey, object: KubeObject): UserNote {
-    const specHash = hash(JSON.stringify(specParts(object)))
+    const wanted = specHash(object)
     const known = this.folder.read(key, 'user')
-    let note = known ?? this.#newNote(specHash)
+    let note = known ?? this.#newNote(wanted)
     try {
       if (known === undefined) note = this.folder.createNote(key, note)
-      if (note.specHash !== specHash) {
-        note = { ...note, generation: note.generation + 1, specHash }
+      if (note.specHash !== wanted) {
+        note = { ...note, generation: note.generation + 1, specHash: wanted }
         this.#write(key, 'user', note)
       }
     } catch (error) {
@@ -228,6 +237,8 @@ export class KindFiles {
   }
 }
 
-function hash(text: string): string {
-  return createHash('sha256').update(text).digest('hex')
+function specHash(object: KubeObject): string {
+  return createHash('sha256')
+    .update(JSON.stringify(specParts(object)))
+    .digest('hex')
 }

@@ -59,6 +59,39 @@ t.test('a state file damaged while we run is healed by whoever still knows it', 
   t.same(changes, [], 'nobody noticed')
 })
 
+t.test('processes leave new and changed objects of the user to one of them, which notes them', async (t) => {
+  const site = new FileSite(t)
+  site.write('first.yaml', serviceYaml('first'))
+  // Longer than this test takes.
+  const others = [1, 2, 3].map(() => site.open({ notesAfterMs: 60_000 }))
+  const caches = await Promise.all(others.map((api) => synced(api, 'Service')))
+  t.same(caches.map(names), ['first', 'first', 'first'], 'what is there at the start is shown')
+  site.write('web.yaml', serviceYaml('web'))
+  site.write('first.yaml', serviceYaml('first', 81))
+  await wait(50)
+  const seen = (): unknown[] => caches.map((cache) => [names(cache), cache.get('first', 'shop')?.metadata.generation])
+  t.same(seen(), Array(3).fill(['first', 1]), 'none of them notes a change')
+  const cache = await synced(site.open(), 'Service')
+  await eventually(() => caches.every((one) => one.get('web', 'shop') !== undefined), { say: 'all show it' })
+  const uid = cache.get('web', 'shop')?.metadata.uid
+  t.same(
+    caches.map((one) => one.get('web', 'shop')?.metadata.uid),
+    [uid, uid, uid],
+  )
+  await eventually(() => caches.every((one) => one.get('first', 'shop')?.metadata.generation === 2))
+  t.equal(caches[0]?.get('first', 'shop')?.spec.ports?.[0]?.port, 81)
+})
+
+t.test('a process shows objects that no other one notes', async (t) => {
+  const site = new FileSite(t)
+  const cache = await synced(site.open({ notesAfterMs: 20 }), 'Service')
+  site.write('web.yaml', serviceYaml('web'))
+  await eventually(() => cache.get('web', 'shop')?.metadata.generation === 1)
+  site.write('web.yaml', serviceYaml('web', 81))
+  await eventually(() => cache.get('web', 'shop')?.metadata.generation === 2)
+  t.equal(cache.get('web', 'shop')?.spec.ports?.[0]?.port, 81)
+})
+
 t.test('a state file that is JSON but not what was written is damaged too, and ends no process', async (t) => {
   const slice = {
     apiVersion: 'discovery.k8s.io/v1',
