@@ -34,7 +34,7 @@ export function openLoopbackPort({ cable, onReady, onDatagram, onError }: Loopba
     isOpen = false
     socket.close()
   }
-  socket.on('listening', () => {
+  socket.on('connect', () => {
     if (!isOpen) return
     try {
       socket.setRecvBufferSize(RECEIVE_BYTES)
@@ -44,22 +44,26 @@ export function openLoopbackPort({ cable, onReady, onDatagram, onError }: Loopba
     port = socket.address().port
     onReady()
   })
-  socket.on('message', (bytes, from) => {
-    if (isOpen && from.port === cable && from.address === LOOPBACK) onDatagram(bytes)
+  // A connected socket takes datagrams of the cable alone, and sends without looking for a route each time.
+  socket.on('message', (bytes) => {
+    if (isOpen) onDatagram(bytes)
   })
   socket.on('error', (error) => {
-    if (!isOpen) return
+    // The device of the cable may be away for a moment.
+    if (!isOpen || (error as NodeJS.ErrnoException).code === 'ECONNREFUSED') return
     close()
     onError(error)
   })
-  socket.bind({ address: LOOPBACK, port: 0 })
+  socket.bind({ address: LOOPBACK, port: 0 }, () => {
+    if (isOpen) socket.connect(cable, LOOPBACK)
+  })
   return {
     get port() {
       return port
     },
-    // An error is that of a cable whose device is away for a moment.
+    // Without a callback, which would cost as much as the rest of it.
     send: (bytes) => {
-      if (isOpen && port !== undefined) socket.send(bytes, cable, LOOPBACK, () => undefined)
+      if (isOpen && port !== undefined) socket.send(bytes)
     },
     close,
   }

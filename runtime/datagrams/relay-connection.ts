@@ -121,6 +121,9 @@ async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promi
     maxPayload: MAX_FRAME_BYTES,
     perMessageDeflate: false,
     followRedirects: false,
+    // Masks protect intermediaries that see plaintext (RFC 6455 section 10.3), and TLS shows them none. A mask of zeros
+    // is applied by neither side: real ones take a fifth of the time of both.
+    generateMask: (mask) => mask.fill(0),
   })
   return await new Promise((resolve, reject) => {
     const fail = (error: Error): void => {
