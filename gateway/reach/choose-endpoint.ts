@@ -15,8 +15,8 @@ import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**
-   * Number of this call, from 0, since the connection came into its state. When it increases, the peer is created again
-   * on the device: see CallSchedule. Absent: the peer and its session stay as they are.
+   * Number of this call, from 0, since the connection came into its state. When it changes, the peer is created again on
+   * the device: see CallSchedule. Absent: the peer and its session stay as they are.
    */
   readonly attempt?: number
   /** When to choose again, in milliseconds of the monotonic clock. */
@@ -147,7 +147,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return keepSession(init, current, sinceMs, elapsedMs)
   }
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
-  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
+  const relaysAtMs = relays.length > 0 && elapsedMs < RELAY_AFTER_MS ? RELAY_AFTER_MS : Infinity
+  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + Math.min(endsMs, relaysAtMs) }
 }
 
 export type TransitChoiceInit = Omit<
@@ -184,8 +185,16 @@ export function chooseTransit(init: TransitChoiceInit, { names, addresses }: Tra
   return current === undefined ? { how: 'wait', forgets: true, why } : keep(current, why)
 }
 
-/** How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. */
-const RELAY_AFTER_MS = 2000
+/**
+ * How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. It is
+ * less than the time to the second direct call: the first one is answered if both ends know each other.
+ */
+const RELAY_AFTER_MS = 900
+/**
+ * Calls through relays have numbers from here, so that the first one does not wait for the end of a direct call. Of the
+ * other end they have the numbers of direct calls: both get to know the place at once, and calls must not cross.
+ */
+const RELAYED_CALLS = 1_000_000
 /** A link that was up without a relay has this long to come up there again: most interruptions are short. */
 const DIRECT_STAYS_MS = 3000
 /** How long one relay is tried before the next one. */
@@ -254,10 +263,12 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const other = usable.find(({ at }) => !sameAddressPort(at, init.upAt ?? link?.at)) ?? usable[0]
   const place = other ?? relays[turn % relays.length]
   if (place === undefined) return undefined
-  const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
+  const [beginsMs, firstCall] = init.callsFirst ? [afterMs, RELAYED_CALLS] : [0, 0]
+  const { attempt, endsMs } = callTurn(elapsedMs - beginsMs, callSchedule(init))
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
-  const endMs = Math.min(endsMs, afterMs + (turn + 1) * RELAY_TURN_MS)
-  return { ...throughRelay(place), ...(keepsSession ? {} : { attempt }), nextAtMs: health.sinceMs + endMs }
+  const endMs = Math.min(beginsMs + endsMs, afterMs + (turn + 1) * RELAY_TURN_MS)
+  const call = { attempt: firstCall + attempt }
+  return { ...throughRelay(place), ...(keepsSession ? {} : call), nextAtMs: health.sinceMs + endMs }
 }
 
 /** By where the link was when it was up: the call through a relay changes where it is. */

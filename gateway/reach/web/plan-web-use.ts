@@ -25,7 +25,7 @@ export interface WebUse {
 }
 
 /** Other ways have this time. It is less than the time after which relays carry a link (choose-endpoint.ts). */
-export const WEB_AFTER_MS = 1000
+export const WEB_AFTER_MS = 400
 /** A link that has found another way keeps this one for so long: it may have to return. */
 export const WEB_LINGERS_MS = 60_000
 /** As many as a relay takes from one gateway. */
