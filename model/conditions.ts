@@ -42,6 +42,11 @@ export const CONDITION_PUBLIC_NAME = 'PublicNameResolved'
  * others behind NAT can reach it without a relay.
  */
 export const CONDITION_NAT_MAPPING = 'NatMappingKept'
+/**
+ * On a Gateway that others see at an address that it does not have, or that gets no answer by UDP: the reason is the
+ * kind of NAT in front of it.
+ */
+export const CONDITION_BEHIND_NAT = 'BehindNat'
 /** On a Gateway that asks the router in front of it for ports outside: whether the router leads calls to it. */
 export const CONDITION_PORT_MAPPED = 'PortMapped'
 /** Reason of the condition Ready. */

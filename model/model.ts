@@ -1,5 +1,6 @@
 /** The public interface of this room, the vocabulary: ids, objects, records, conditions, names. */
 export {
+  CONDITION_BEHIND_NAT,
   CONDITION_CLUSTER_DNS,
   CONDITION_POD_ADDRESSES,
   CONDITION_COMPLETE,

@@ -115,6 +115,7 @@ const gateways: View<GatewayRow> = {
       cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
       align: 'right',
     },
+    { title: 'NAT', cell: (row) => row.nat ?? '-', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
   kinds: ['Gateway', 'Node'],

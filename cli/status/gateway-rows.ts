@@ -3,6 +3,7 @@
  * Pure.
  */
 import {
+  CONDITION_BEHIND_NAT,
   CONDITION_DRAINED,
   CONDITION_READY,
   type ConnectionState,
@@ -54,6 +55,8 @@ export interface GatewayRow {
    */
   readonly share?: number
   readonly heardSecondsAgo?: number
+  /** What is known of the NAT in front of it. Absent: it is behind none, or its release does not say. */
+  readonly nat?: string
   readonly message: string
 }
 
@@ -88,6 +91,7 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
   const drained = findCondition(status?.conditions, CONDITION_DRAINED)
   const problem = node === undefined ? undefined : gatewayProblem(node)
   const heardSecondsAgo = ageMs === undefined ? undefined : Math.floor(ageMs / 1000)
+  const nat = findCondition(status?.conditions, CONDITION_BEHIND_NAT)?.message
   const count = (list: typeof connections): number => new Set(list.map(({ cluster }) => cluster)).size
   const goes = leaving !== undefined || drained !== undefined
   const since = isOld ? status?.heartbeatTime : (drained ?? ready)?.lastTransitionTime
@@ -101,6 +105,7 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
     clusters: count(connections),
     ...(since === undefined ? {} : { since }),
     ...(heardSecondsAgo === undefined ? {} : { heardSecondsAgo }),
+    ...(nat === undefined ? {} : { nat }),
     message: isOld
       ? `last heard ${agoText(heardSecondsAgo ?? 0)}`
       : joined(leaving, drained?.message ?? ready?.message, problem === undefined ? undefined : problemText(problem)),

@@ -75,6 +75,8 @@ export interface CableLink extends FarEnd {
   /** The far end's address inside the tunnel: CableRules.probeAddress(). */
   readonly laneAddress: string
   readonly prefixes: readonly string[]
+  /** The far end cannot be called from outside, as far as is known. Absent: it can. */
+  readonly hidden?: boolean
   readonly choice: CallChoice
 }
 
@@ -92,6 +94,8 @@ export interface CableDevice {
   readonly address: string
   /** A NAT on the path forgets this node unless the node sends at intervals. */
   readonly behindNat: boolean
+  /** GatewayWorld.natLifeSeconds. Absent: it is not known. */
+  readonly natLifeSeconds?: number
   /** Links that carry traffic. */
   readonly links: readonly CableLink[]
   /** Called beside the links. Only session setup passes until they carry traffic. */

@@ -12,4 +12,5 @@ export {
   laneDeviceNames,
   linkKey,
 } from './cable-driver.ts'
+export { keepaliveSeconds } from './plan-keepalive.ts'
 export { WireguardCable } from './wireguard/wireguard-cable.ts'

@@ -127,8 +127,8 @@ export function afterLook(link: AsleepLink, look: SleepLook | undefined): Asleep
 }
 
 /**
- * True if these octets, without probes, are more than keepalives and a handshake. An end sends a keepalive each 10 or
- * 25 s, and one more when it gets the response to its handshake.
+ * True if these octets, without probes, are more than keepalives and a handshake. An end sends a keepalive each 5
+ * to 25 s, and one more when it gets the response to its handshake.
  */
 export function hasContent(rxBytes: number, txBytes: number): boolean {
   const [rx, tx] = [withoutHandshake(rxBytes), withoutHandshake(txBytes)]

@@ -112,7 +112,8 @@ const DEFAULT_PATH_MTU = 1500
 export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
   const { clusters, refusals } = checkClusters(world)
   const endpoints = checkEndpoints(world, clusters, rules)
-  const behindNat = isBehindNat(world)
+  // A NAT whose mappings were measured is there, also if other members state the same address outside.
+  const behindNat = isBehindNat(world) || world.natLifeSeconds !== undefined
   const numbers = remoteLanes([...endpoints.links, ...endpoints.successors].map((link) => link.remoteLane))
   const lanes = world.lanes.flatMap((own) =>
     numbers.map((remoteLane) => {
@@ -234,6 +235,7 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     mtu,
     address: `${formatAddress(rules.probeAddress(world.own.spec.index, own.lane))}/32`,
     behindNat,
+    ...(world.natLifeSeconds === undefined ? {} : { natLifeSeconds: world.natLifeSeconds }),
     links: links.map((link) => {
       if (!link.answersSizes || sizes === undefined) return link
       const sizeBefore = world.health.get(healthKey(remoteLane, link.cluster))?.sendSize

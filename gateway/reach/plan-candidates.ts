@@ -191,7 +191,7 @@ type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoin
  * clusters state as their addresses is ignored here. Otherwise one member could take another's address away, and two
  * clusters with the same observed address would withdraw and publish it in turn.
  */
-function ownObservedAddress(world: View): string | undefined {
+export function ownObservedAddress(world: View): string | undefined {
   const { observedAddress: text } = world
   if (text === undefined || isInside(text, rangesAround(world, text))) return undefined
   if (hasAddress(world, text)) return text

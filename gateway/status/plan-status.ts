@@ -1,6 +1,7 @@
 /** Makes Gateway.status from the plan, the measurements and the state of the kernel. Pure. */
 import { type AddressPort, formatAddress, formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import {
+  CONDITION_BEHIND_NAT,
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
   CONDITION_NAT_MAPPING,
@@ -21,12 +22,13 @@ import {
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
 import { RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
-import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
+import { type LaneState, type LinkState, keepaliveSeconds, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
 import { type LaneSuspicion, type LanePlan, type PlannedLink, linkMtu } from '../links/links.ts'
 import {
   type EndpointChoice,
   type NatMapping,
+  type NatView,
   type PortMappingView,
   type WhyRelayed,
   isWebPlace,
@@ -152,6 +154,8 @@ export interface StatusInit {
   readonly publicName?: PublicNameView
   /** What relays show of the NAT in front of this node. Absent: nothing. */
   readonly natMapping?: NatMapping
+  /** Of what kind that NAT is, by all who see this node. Absent: nothing is known. */
+  readonly nat?: NatView
   /** What is known of the router in front of this node. Absent: none is asked. */
   readonly portMapping?: PortMappingView
   /** Why a relayed link is relayed, by linkKey(). Absent: it is not known. */
@@ -178,7 +182,7 @@ export function planStatus(init: StatusInit): Gateway {
       }),
       connections,
       up: upText(connections),
-      conditions: [drainedCondition, rotationCondition, nameCondition, natCondition, mappingCondition].reduce(
+      conditions: CONDITIONS_BESIDE_READY.reduce(
         (list, next) => next(init, list),
         setCondition(init.conditions, ready, init.nowMs),
       ),
@@ -260,6 +264,54 @@ function mappingCondition({ portMapping, nowMs }: StatusInit, list: readonly Con
       return set('False', 'RouterMapsNoPorts')
   }
 }
+
+function behindNatCondition({ nat, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_BEHIND_NAT
+  // The finding of an earlier process stays until there is a plan.
+  if (nat === undefined) return list
+  const isBehind = nat.outside.length > 0
+  if (!isBehind && !nat.isUdpBlocked) return list.filter((one) => one.type !== type)
+  const message = fitText(natText(nat), MAX_CONNECTION_MESSAGE_LENGTH)
+  return setCondition(list, { type, status: isBehind ? 'True' : 'False', reason: natReason(nat), message }, nowMs)
+}
+
+/** What hinders links most comes first. */
+function natReason({ kind, isCarrier, isUdpBlocked, lifeSeconds }: NatView): ReasonCode {
+  if (isUdpBlocked) return 'UdpBlocked'
+  if (lifeSeconds === 0) return 'NatForgetsSoon'
+  if (kind === 'symmetric') return 'BehindSymmetricNat'
+  return isCarrier ? 'BehindCarrierNat' : 'BehindNat'
+}
+
+const NAT_TEXTS = {
+  public: 'no NAT',
+  unknown: 'nothing that counts has seen this gateway',
+  behind: 'NAT; fewer than two relays show how it maps ports',
+  'endpoint-independent': 'NAT with one port for all destinations (endpoint-independent mapping)',
+  symmetric: 'symmetric NAT: another port for each destination',
+} as const satisfies Record<NatView['kind'], string>
+
+function natText({ kind, outside, isCarrier, sameNat, isUdpBlocked, lifeSeconds }: NatView): string {
+  const every = lifeSeconds === undefined ? 0 : keepaliveSeconds({ behindNat: true, natLifeSeconds: lifeSeconds })
+  const lives = lifeSeconds === 0 ? 'less than 10 s' : `${lifeSeconds ?? 0} s or more`
+  return [
+    NAT_TEXTS[kind],
+    ...(outside.length === 0 ? [] : [`seen at ${named(outside)}`]),
+    ...(isCarrier ? ['100.64.0.0/10 is on the way (CGNAT)'] : []),
+    ...(sameNat.length === 0 ? [] : [`behind the same NAT as ${named(sameNat)}`]),
+    ...(lifeSeconds === undefined ? [] : [`a mapping without packets lives for ${lives}: keepalives every ${every} s`]),
+    ...(isUdpBlocked ? ['UDP gets no answer, and port 443 does'] : []),
+  ].join('; ')
+}
+
+const CONDITIONS_BESIDE_READY = [
+  drainedCondition,
+  rotationCondition,
+  nameCondition,
+  natCondition,
+  behindNatCondition,
+  mappingCondition,
+]
 
 function fitted({ message, reason }: Failure): Failure {
   return { message: fitText(message, MAX_FAILURE_LENGTH), reason }

@@ -32,7 +32,7 @@ import { type LaneLoop, StaleOwnerGuard } from '../lanes/lanes.ts'
 import { HeardLinks, type LinkHealth, type Probing, sleepRule } from '../health/health.ts'
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
-import type { PortMappingView, Relays } from '../reach/reach.ts'
+import { NAT_TRAITS, type NatView, type PortMappingView, type Relays, natTraits } from '../reach/reach.ts'
 import { planStatus } from './plan-status.ts'
 
 export interface StatusInit {
@@ -44,7 +44,7 @@ export interface StatusInit {
   /** What is known of the public name (PublicName). */
   readonly publicName?: () => PublicNameView | undefined
   /** Relays for links that nothing else reaches. Absent: there are none. */
-  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed'>
+  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed' | 'nat'>
   /** What is known of the router in front of this node (PortMappings). */
   readonly portMapping?: () => PortMappingView | undefined
   /** The loop whose state the status reports. */
@@ -141,6 +141,7 @@ export class StatusLoop {
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
+    this.#measureNat(this.#init.relays?.nat)
     await this.#countDrops(signal)
     await this.#write(gateway, signal)
     this.#reportSizes(lanes, health)
@@ -204,6 +205,15 @@ export class StatusLoop {
     return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
 
+  #measureNat(nat: NatView | undefined): void {
+    const { nat: kinds, natLife } = this.#init.metrics
+    natLife.reset()
+    if (nat === undefined) return
+    const traits = natTraits(nat)
+    for (const kind of NAT_TRAITS) kinds.set(traits.includes(kind) ? 1 : 0, { kind })
+    if (nat.lifeSeconds !== undefined) natLife.set(nat.lifeSeconds, { protocol: 'udp' })
+  }
+
   #measure(gateway: Gateway, health: ReadonlyMap<string, LinkHealth>): void {
     const { metrics } = this.#init
     const { connectionUp, connectionRtt, connectionJitter, connectionLoss, connectionMtu } = metrics
@@ -245,8 +255,10 @@ export class StatusLoop {
 
 function natOf(
   relays: StatusInit['relays'],
-): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'whyRelayed'>> {
-  return relays === undefined ? {} : { natMapping: relays.mapping, whyRelayed: (key) => relays.whyRelayed(key) }
+): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'nat' | 'whyRelayed'>> {
+  if (relays === undefined) return {}
+  const { mapping, nat } = relays
+  return { natMapping: mapping, ...(nat === undefined ? {} : { nat }), whyRelayed: (key) => relays.whyRelayed(key) }
 }
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {

@@ -133,6 +133,11 @@ export interface GatewayWorld {
   readonly relayMoves?: ReadonlyMap<string, AddressPort>
   /** Relays that have not answered yet, and were first asked a moment ago, by linkKey(). Absent: none. */
   readonly relaysAsked?: ReadonlyMap<string, readonly Address[]>
+  /**
+   * For how many seconds the NAT in front of this node keeps a mapping without packets, at least: NatLife.seconds.
+   * Absent: it is not known, or there is no NAT.
+   */
+  readonly natLifeSeconds?: number
   /** What this node states of relays: capabilities of its Endpoint. Absent: nothing. */
   readonly statedCosts?: readonly string[]
   /** Where packets of links with such places went when these were up last, by linkKey(). Absent: not known. */

@@ -15,6 +15,8 @@ export interface GatewayMetrics {
   readonly links: Gauge
   readonly laneMtu: Gauge
   readonly webDropped: Counter
+  readonly nat: Gauge
+  readonly natLife: Gauge
   readonly refusals: Gauge
   readonly probesSent: Counter
   readonly probesAnswered: Counter
@@ -61,6 +63,17 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       ['rung'],
     ),
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
+    nat: gauge(
+      'nat',
+      '1 for what is known of the NAT in front of this node: public, behind (of unknown kind), endpoint-independent, symmetric, or unknown; and cgnat, same-lan, udp-blocked beside it.',
+      ['kind'],
+    ),
+    natLife: gauge(
+      'nat_mapping_seconds',
+      'For how long the NAT in front of this node keeps a UDP mapping without packets, at least: 0, 10, 30, 60 or 120. Absent if it was not measured.',
+      // Without a label it would be 0 instead of absent.
+      ['protocol'],
+    ),
     laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', DEVICE),
     refusals: gauge(
       'refusals',

@@ -73,6 +73,35 @@ export const LANE_REASONS = {
     todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
     shows: ['condition NatMappingKept of Gateway'],
   },
+  BehindNat: {
+    means:
+      'Others see a gateway at an address that it does not have. The message says what is known: how the NAT maps ports, who else is behind it, and for how long it keeps a mapping without packets.',
+    todo: 'Nothing, if its links are up.',
+    shows: ['condition BehindNat of Gateway'],
+  },
+  BehindSymmetricNat: {
+    means: 'The NAT in front of a gateway gives it another port for each destination (symmetric NAT).',
+    todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
+    shows: ['condition BehindNat of Gateway'],
+  },
+  BehindCarrierNat: {
+    means:
+      'An address of 100.64.0.0/10 is between a gateway and the others, as with the NAT of a carrier (CGNAT). Ports that its own router opens lead nowhere.',
+    todo: 'Nothing, if relays or punched paths suffice. Otherwise ask the carrier for a public address.',
+    shows: ['condition BehindNat of Gateway'],
+  },
+  NatForgetsSoon: {
+    means:
+      'The NAT in front of a gateway forgets a UDP mapping after less than 10 s without packets, so the gateway sends keepalives every 5 s.',
+    todo: 'Set a longer UDP timeout at the NAT: 120 s or more (RFC 4787).',
+    shows: ['condition BehindNat of Gateway'],
+  },
+  UdpBlocked: {
+    means:
+      'Links of a gateway are up over port 443, and none is up by UDP, although some far ends can be called from outside.',
+    todo: 'Let UDP out of this network to the ports of the other gateways, if faster links are wanted.',
+    shows: ['condition BehindNat of Gateway'],
+  },
   PortMapped: {
     means: 'The router in front of a gateway leads calls from outside to it.',
     todo: 'Nothing.',

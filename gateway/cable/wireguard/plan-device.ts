@@ -6,11 +6,7 @@ import { problem } from '../../../model/reasons/reasons.ts'
 import { formatAddress, formatLink } from '../../../kernel/route/route.ts'
 import { type DeviceConfig, type PeerConfig, formatInterface, formatPeer } from '../../../kernel/wireguard/wireguard.ts'
 import type { CableDevice, CableLink, CablePlan, CableRules } from '../cable-driver.ts'
-
-/** NAT entries for UDP live 30 s or more (RFC 4787 REQ-5 requires 120), but some NATs keep them for only 20 s. */
-const KEEPALIVE_BEHIND_NAT_SECONDS = 10
-/** Keeps the state of stateful firewalls, and lets an idle device complete a handshake again. */
-const KEEPALIVE_SECONDS = 25
+import { keepaliveSeconds } from '../plan-keepalive.ts'
 
 /** CableDriver.name of each implementation. */
 export const driverNames = { kernel: 'wireguard-kernel', userspace: 'wireguard-userspace' } as const
@@ -47,12 +43,16 @@ export interface DevicePlan extends CablePlan {
 
 /** Peers in the order of the links. Peers without traffic yet have no prefixes. */
 export function planDevice(lane: CableDevice): DevicePlan {
-  const keepaliveSeconds = lane.behindNat ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
-  const peer = ({ identity, choice }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
+  const { behindNat, natLifeSeconds } = lane
+  const life = natLifeSeconds === undefined ? {} : { natLifeSeconds }
+  const peer = (
+    { identity, choice, hidden: farHidden = false }: CableLink,
+    allowedIps: readonly string[],
+  ): PeerConfig => ({
     publicKey: identity,
     ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
     allowedIps: choice.forgets === true ? [] : allowedIps,
-    keepaliveSeconds,
+    keepaliveSeconds: keepaliveSeconds({ behindNat, ...life, farHidden }),
   })
   const peers = [
     ...lane.links.map((link) => ({ link, peer: peer(link, [...link.prefixes, `${link.laneAddress}/32`]) })),

@@ -40,6 +40,7 @@ import {
   endId,
   namedEnds,
 } from './bind-frame.ts'
+import { type HoldAnswer, decodeHold, encodeHoldAnswer, namedHold } from './hold-frame.ts'
 
 /** An end that may use the relay: a gateway of a member. */
 export interface RelayEnd {
@@ -112,11 +113,15 @@ export type RelayEvent =
   /** Octets that the kernel has forwarded since the last event of this kind, by the port at which they arrived. */
   | { readonly kind: 'carried'; readonly octets: ReadonlyMap<number, number> }
   | { readonly kind: 'time' }
+  /** Answers to ends that measure their NAT may be due: lateDueMs. */
+  | { readonly kind: 'late' }
 
 /** What an event did. */
 export interface RelayEffect {
   /** For the sender of a question. */
   readonly answer?: Buffer
+  /** Answers whose time has come, from the control port. Absent: none. */
+  readonly late?: readonly Pick<HeldAnswer, 'to' | 'answer'>[]
   /** paths(), known() or openPorts() may differ. */
   readonly isChanged: boolean
   /** What became of a question, for counters. Nothing is sent for those in SILENT. */
@@ -124,7 +129,7 @@ export interface RelayEffect {
 }
 
 export const SILENT = ['malformed', 'badSource', 'unknownEnd', 'wrongMac', 'tooMany'] as const
-export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type']
+export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type'] | HoldAnswer['type']
 
 /** One direction of a pair whose ends are both bound. */
 export interface RelayPath {
@@ -164,6 +169,8 @@ interface KnownEnd extends RelayEnd {
   key: Buffer | undefined
   readonly answers: TokenBucket
   readonly challenges: TokenBucket
+  /** The greatest counter of a question with a late answer: one that is sent again gets none. */
+  newestHold: number
 }
 
 type SideState =
@@ -207,6 +214,8 @@ export class Bindings {
   /** Of members whose ends had a pair. */
   readonly #numbers = new Map<string, number>()
   readonly #challenged = new Map<string, { count: number; sinceMs: number }>()
+  readonly #held = new HeldAnswers()
+  readonly #ownId: string
   #secrets: readonly { readonly secret: Buffer; readonly sinceMs: number }[] = []
   #periodSinceMs = -Infinity
   #nextPort: number
@@ -215,6 +224,7 @@ export class Bindings {
   constructor(init: BindingsInit) {
     this.#init = init
     this.#nextPort = init.ports.first
+    this.#ownId = endId(init.clusterset, init.identity)
     const { ports, limits } = init
     this.#mostPairs = Math.min(limits.mostPairs, pairsOfPorts(ports))
     this.#mostPairsOfMember = limits.mostPairsOfMember ?? Math.max(1, Math.floor(this.#mostPairs / 4))
@@ -231,6 +241,8 @@ export class Bindings {
         return { isChanged: this.#count(event.octets, nowMs) || isSwept }
       case 'time':
         return { isChanged: isSwept }
+      case 'late':
+        return { isChanged: isSwept, late: this.#held.takeDue(nowMs) }
       case 'question': {
         const effect = this.#question(event.bytes, event.from, event.port, nowMs)
         return { ...effect, isChanged: effect.isChanged || isSwept }
@@ -258,6 +270,11 @@ export class Bindings {
       const at = boundAt(side, nowMs)
       return at === undefined ? [] : [{ at, port: side.port }]
     })
+  }
+
+  /** When an answer to an end that measures its NAT is due, on the monotonic clock. Infinity: none is. */
+  get lateDueMs(): number {
+    return this.#held.dueMs
   }
 
   /** Pairs that have ports now. */
@@ -289,12 +306,14 @@ export class Bindings {
       return known.get(a.end.id) !== a.end || known.get(b.end.id) !== b.end || !this.#arePartners(a.end, b.end)
     })
     for (const pair of gone) this.#end(pair)
+    this.#held.keepOnly((id, member) => known.get(id)?.member === member)
     return gone.length > 0
   }
 
   #newEnd(end: RelayEnd, id: string): KnownEnd {
     const { clock } = this.#init
-    return { ...end, id, key: undefined, answers: new TokenBucket(clock), challenges: new TokenBucket(clock) }
+    const [answers, challenges] = [new TokenBucket(clock), new TokenBucket(clock)]
+    return { ...end, id, key: undefined, answers, challenges, newestHold: -1 }
   }
 
   /** Two gateways of one cluster never need a relay. */
@@ -302,7 +321,41 @@ export class Bindings {
     return a.member !== b.member && this.#mayLink(a.member, b.member) && this.#mayLink(b.member, a.member)
   }
 
+  /** An end that measures its NAT gets no port, and needs no far end. */
+  #hold(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
+    const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
+    const named = namedHold(bytes)
+    const isHere = named?.to === this.#ownId && port === this.#init.controlPort
+    if (named === undefined || !isHere) return silent('malformed')
+    if (!this.#mayBeEnd(at)) return silent('badSource')
+    const end = this.#ends.get(named.from)
+    const key = end === undefined ? undefined : this.#keyOf(end)
+    if (end === undefined || key === undefined) return silent('unknownEnd')
+    const question = decodeHold(bytes, key)
+    if (question === undefined) return silent('wrongMac')
+    const { from, to, counter, waitMs } = question
+    const cookies = this.#cookies(question, at, port, undefined, nowMs)
+    if (!cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) {
+      const [cookie] = cookies
+      if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
+      return answered({ from, to, counter, type: 'challenge', cookie }, key)
+    }
+    // One for each of its two answers. A question that somebody has copied and sends again gets none.
+    if (counter <= end.newestHold || !takeOne(end.answers, ANSWERS_OF_END)) return silent('tooMany')
+    end.newestHold = counter
+    this.#challenged.delete(formatAddress(at.address))
+    const answer = (type: HoldAnswer['type']): Buffer =>
+      encodeHoldAnswer({ type, from, to, counter, waitMs, seen: at }, key)
+    const { id, member } = end
+    const isHeld =
+      takeOne(end.answers, ANSWERS_OF_END) &&
+      this.#held.add({ end: id, member, to: at, answer: answer('late'), dueMs: nowMs + waitMs })
+    const outcome = isHeld ? 'held' : 'full'
+    return { answer: answer(outcome), isChanged: false, outcome }
+  }
+
   #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
+    if (namedHold(bytes) !== undefined) return this.#hold(bytes, at, port, nowMs)
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
     const named = namedEnds(bytes)
     if (named === undefined) return silent('malformed')
@@ -414,7 +467,7 @@ export class Bindings {
 
   /** The valid cookies for a sender at an address, newest first. */
   #cookies(
-    { from, to }: BindQuestion,
+    { from, to }: Pick<BindQuestion, 'from' | 'to'>,
     at: AddressPort,
     port: number,
     pair: Pair | undefined,
@@ -592,4 +645,53 @@ function echo({ from, to, counter }: BindQuestion): Pick<BindQuestion, 'from' | 
 
 function answered(answer: BindAnswer, key: Buffer): RelayEffect {
   return { answer: encodeAnswer(answer, key), isChanged: false, outcome: answer.type }
+}
+
+// The answers that a relay owes to ends that measure their NAT (hold-frame.ts): one for each question, after its wait.
+// Only ends whose address is proven have any. They are lost if the process ends: the end asks again.
+
+/** An answer that is due at a time of the monotonic clock, in milliseconds. */
+interface HeldAnswer {
+  /** endId() of the end that gets it. */
+  readonly end: string
+  readonly member: string
+  readonly to: AddressPort
+  readonly answer: Buffer
+  readonly dueMs: number
+}
+
+/** Eight gateways of a member may measure four waits each at one time. */
+export const MOST_HELD_OF_MEMBER = 32
+export const MOST_HELD = 1024
+
+class HeldAnswers {
+  readonly #held = new Map<string, HeldAnswer>()
+
+  /** Takes one answer; it replaces that for the same port of the same end. Returns false if there is no room. */
+  add(one: HeldAnswer): boolean {
+    const key = `${one.end} ${formatAddressPort(one.to)}`
+    if (!this.#held.has(key)) {
+      const ofMember = [...this.#held.values()].filter(({ member }) => member === one.member)
+      if (this.#held.size >= MOST_HELD || ofMember.length >= MOST_HELD_OF_MEMBER) return false
+    }
+    this.#held.set(key, one)
+    return true
+  }
+
+  /** When the next answer is due. Infinity: there is none. */
+  get dueMs(): number {
+    return Math.min(Infinity, ...[...this.#held.values()].map(({ dueMs }) => dueMs))
+  }
+
+  /** Removes, and returns, those that are due. */
+  takeDue(nowMs: number): readonly HeldAnswer[] {
+    const due = [...this.#held].filter(([, { dueMs }]) => nowMs >= dueMs)
+    for (const [key] of due) this.#held.delete(key)
+    return due.map(([, one]) => one)
+  }
+
+  /** Forgets those of ends that may not use the relay any more. */
+  keepOnly(mayUse: (end: string, member: string) => boolean): void {
+    for (const [key, { end, member }] of this.#held) if (!mayUse(end, member)) this.#held.delete(key)
+  }
 }

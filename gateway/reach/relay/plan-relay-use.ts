@@ -150,7 +150,7 @@ function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boo
 }
 
 /** Those that are reached without a relay: the packets of a link pass one relay at most. */
-function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
+export function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
   return links.flatMap(({ relays, relayCosts, hidden, via, state, at, cluster, endpoint, identity }) => {
     if (relays === undefined || hidden || via !== undefined || state !== 'up') return []
     if (at === undefined || isRelayPlace(at)) return []

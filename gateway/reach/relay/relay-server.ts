@@ -16,7 +16,7 @@ import {
 import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probing/probing.ts'
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
-import { type Clock, ReconcileLoop } from '../../../reconcile/reconcile.ts'
+import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
 import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd, pairsOfPorts } from './bindings.ts'
 import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
@@ -62,6 +62,7 @@ export class RelayServer {
   readonly #bindings: Bindings
   readonly #table: TableApplier
   readonly #loop: ReconcileLoop
+  readonly #late: WakeTimer
   readonly #sockets = new Map<number, OpenSocket>()
   /** What the kernel had counted at the last reading, by port. */
   #counted: ReadonlyMap<string, number> = new Map()
@@ -78,6 +79,7 @@ export class RelayServer {
     this.#bindings = new Bindings({ ...config, clock })
     this.#table = new TableApplier({ nft, clock, table: NFT_TABLE_RELAY, comparison: 'elements with the plan' })
     this.#loop = new ReconcileLoop({ clock, onError }, ROUNDS, (signal) => this.#round(signal))
+    this.#late = new WakeTimer(clock, () => this.#sendLate())
   }
 
   /**
@@ -104,6 +106,7 @@ export class RelayServer {
     try {
       await this.#loop.run(signal)
     } finally {
+      this.#late.close()
       for (const { close } of this.#sockets.values()) close()
       this.#sockets.clear()
     }
@@ -154,10 +157,24 @@ export class RelayServer {
   #take(bytes: Buffer, from: AddressPort, port: number): void {
     const { answer, isChanged, outcome } = this.#bindings.apply({ kind: 'question', bytes, from, port })
     if (outcome !== undefined) this.#deps.onQuestion?.(outcome)
+    if (outcome === 'held') this.#wakeLate()
     if (isChanged) this.#loop.poke()
     if (answer === undefined) return
     if (!isChanged) this.#sockets.get(port)?.send(answer, from)
     else if (this.#waiting.length < MOST_WAITING) this.#waiting.push({ port, to: from, answer })
+  }
+
+  /** The rounds of the loop would be too late: they wait for the kernel. */
+  #sendLate(): void {
+    const { late = [], isChanged } = this.#bindings.apply({ kind: 'late' })
+    for (const { to, answer } of late) this.#sockets.get(this.#config.controlPort)?.send(answer, to)
+    if (isChanged) this.#loop.poke()
+    this.#wakeLate()
+  }
+
+  #wakeLate(): void {
+    const dueMs = this.#bindings.lateDueMs
+    if (dueMs !== Infinity) this.#late.at(dueMs)
   }
 
   async #applyTable(signal: AbortSignal): Promise<void> {

@@ -42,14 +42,26 @@ import {
   isOwnLaneHidden,
   isPortMapped,
   ownAddresses,
+  ownObservedAddress,
   placeValidator,
   planCandidates,
   seeksRelays,
 } from '../plan-candidates.ts'
+import { type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { type LinkInUse, MOST_WANTS, type RelayWant, isRelayPlace, planRelayUse, relayOf } from './plan-relay-use.ts'
+import { NatLife } from './nat-life.ts'
+import {
+  type LinkInUse,
+  MOST_WANTS,
+  type RelayWant,
+  type UsableRelay,
+  isRelayPlace,
+  planRelayUse,
+  relayOf,
+  usableRelays,
+} from './plan-relay-use.ts'
 import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
 import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
@@ -107,11 +119,19 @@ interface PlannedLanes {
   readonly clusters: readonly { readonly id: string }[]
 }
 
+/** All links, and the bindings that are wanted for them. */
+interface ChosenRelays {
+  readonly links: readonly LinkInUse[]
+  readonly wants: readonly RelayWant[]
+}
+
 interface Planned {
   readonly world: GatewayWorld
   readonly wants: readonly RelayWant[]
   /** Links that are to have a way over port 443. */
   readonly webLinks: readonly WebLink[]
+  /** Relays that may measure the NAT in front of this node now. Undefined: there is no NAT, as far as is known. */
+  readonly measuring: readonly UsableRelay[] | undefined
   /** Ids of the clusters with which this one may have links. */
   readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
@@ -142,6 +162,8 @@ export class Relays {
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
   readonly #web: WebRelays
+  readonly #life: NatLife
+  #nat: NatView | undefined
   #webUses: ReadonlyMap<string, WebUse> = new Map()
   /** Links that are up over port 443, or left it a short time ago, by linkKey(). */
   #webSince: ReadonlyMap<string, WebSince> = new Map()
@@ -184,6 +206,7 @@ export class Relays {
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
     })
+    this.#life = new NatLife({ clock, openSocket, onChange: () => this.#measured() })
     this.#wake = new WakeTimer(clock, poke)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'relays'), ROUNDS, (signal) => this.#round(signal))
   }
@@ -191,7 +214,8 @@ export class Relays {
   /** What the next plan takes from here. */
   get known(): Pick<
     GatewayWorld,
-    'relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt' | 'punched'
+    | ('relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt')
+    | ('punched' | 'natLifeSeconds')
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
@@ -205,6 +229,7 @@ export class Relays {
       ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
       ...(relaysAsked.size === 0 ? {} : { relaysAsked }),
       ...(this.#stated.length === 0 ? {} : { statedCosts: this.#stated }),
+      ...(this.#life.seconds === undefined ? {} : { natLifeSeconds: this.#life.seconds }),
     }
   }
 
@@ -215,6 +240,11 @@ export class Relays {
   /** What relays show of the NAT in front of this node. */
   get mapping(): NatMapping {
     return this.#calls.mapping()
+  }
+
+  /** Of what kind the NAT in front of this node is. Undefined before the first plan. */
+  get nat(): NatView | undefined {
+    return this.#nat
   }
 
   /** The addresses at which relays see this node. */
@@ -237,8 +267,12 @@ export class Relays {
     const isOffered = this.#noticed() !== undefined
     const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
     this.#stateCosts(world, own, hasRelay ? lanes : [])
-    const wants = hasRelay ? this.#choose(world, own, lanes) : []
-    this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
+    const { links, wants } = hasRelay ? this.#choose(world, own, lanes) : { links: [], wants: [] }
+    this.#nat = planNat(this.#natFacts(world, own, links), this.#nat)
+    const { kind, outside } = this.#nat
+    const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
+    const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
+    this.#planned = { world, accepted, ports, wants, webLinks, measuring }
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
@@ -246,6 +280,37 @@ export class Relays {
       this.#moving = this.#moves.look([], world.monotonicMs)
     }
     this.#loop.poke()
+  }
+
+  #natFacts(world: GatewayWorld, own: GatewayLaneConfig, links: readonly LinkInUse[]): Parameters<typeof planNat>[0] {
+    const observed = ownObservedAddress(world)
+    const inside = planCandidates(world, own).find(({ kind }) => kind === 'private')?.address
+    const lifeSeconds = this.#life.seconds
+    const up = links.filter(({ state }) => state === 'up')
+    const byUdp = up.filter(({ at }) => !isWebPlace(at))
+    return {
+      ownAddresses: ownAddresses(world),
+      ...(inside === undefined ? {} : { inside }),
+      ...(observed === undefined ? {} : { observed }),
+      ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
+      ...{ seen: this.seen, mapping: this.mapping },
+      others: world.endpoints.flatMap(({ spec: { cluster, candidates } }) =>
+        candidates.flatMap(({ kind, address }) => (kind === 'observed' ? [{ cluster, address }] : [])),
+      ),
+      ...{ overWeb: up.length - byUdp.length, byUdp: byUdp.length },
+      callable: links.filter(({ hidden, via, state, at }) => {
+        return !hidden && via === undefined && (state !== 'up' || isWebPlace(at))
+      }).length,
+    }
+  }
+
+  #measured(): void {
+    const { seconds } = this.#life
+    if (seconds !== undefined) {
+      const life = seconds === 0 ? 'less than 10 s' : `${seconds} s or more`
+      this.#deps.logger.info(`the NAT in front of this node keeps a mapping without packets for ${life}`)
+    }
+    this.#init.onChange()
   }
 
   /** What this node states of relays from now on: how far those are that it may ask, and its load if it is one. */
@@ -280,7 +345,7 @@ export class Relays {
     if (failed.length > 0 || [...this.#moving.keys()].some((key) => !before.has(key))) this.#init.onChange()
   }
 
-  #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): readonly RelayWant[] {
+  #choose(world: GatewayWorld, own: GatewayLaneConfig, lanes: readonly PlannedLane[]): ChosenRelays {
     const hidden = isSeeking(world, own)
     const ownEndpoint = endpointName(world.own.spec.id, world.node, own.lane)
     const transit = transitOf(world)
@@ -338,7 +403,7 @@ export class Relays {
         candidates.map(({ address, port }) => ({ address: parseAddress(address), port })),
       ]),
     )
-    return wants
+    return { links, wants }
   }
 
   /** What the agent says of relays on port 443. Undefined: nothing. */
@@ -378,6 +443,7 @@ export class Relays {
     } finally {
       this.#wake.close()
       this.#calls.close()
+      this.#life.close()
       this.#web.close()
       await this.#stopServing()
     }
@@ -385,11 +451,13 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, webLinks, ports, accepted } = this.#planned
+    const { world, wants, webLinks, ports, accepted, measuring } = this.#planned
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
-    const own = asks ? await this.#ownEnd(world) : undefined
-    this.#web.apply({ links: webLinks, own, notice: this.#noticed(), ports })
+    const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
+    const seen = this.#calls.seen()
+    this.#life.look(measuring && { own, relays: measuring, seen, ownAddresses: ownAddresses(world) })
+    this.#web.apply({ links: webLinks, own: asks ? own : undefined, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
     const probed = this.#probedWebLinks(this.#planned)
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined

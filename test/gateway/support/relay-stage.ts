@@ -31,7 +31,8 @@ export const RELAY_AT: AddressPort = parseAddressPort(`203.0.113.9:${CONTROL}`)
 /** An end as it knows itself. */
 export interface TestEnd extends RelayEnd {
   readonly id: string
-  /** For messages between it and the relay. */
+  /** What it and the relay agree on, and the key for messages between them. */
+  readonly secret: Buffer
   readonly key: Buffer
   counter: number
 }
@@ -81,7 +82,7 @@ export class RelayStage {
     const { privateKey, publicKey } = generateWireguardKey()
     const secret = agreementOf(privateKey)(this.keys.publicKey) ?? Buffer.alloc(0)
     const key = bindKey({ secret, clusterset, relay: this.keys.publicKey, end: publicKey })
-    const end: TestEnd = { member, identity: publicKey, id: endId(clusterset, publicKey), key, counter: 0 }
+    const end: TestEnd = { member, identity: publicKey, id: endId(clusterset, publicKey), secret, key, counter: 0 }
     this.#ends.push(end)
     this.allow(this.#ends)
     return end
