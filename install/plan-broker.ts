@@ -22,6 +22,7 @@ import {
 import {
   type Mount,
   type PartRef,
+  EVERYWHERE,
   type PodInit,
   brokerMonitors,
   deployment,
@@ -196,7 +197,7 @@ function pod(
     pod: broker,
     ...own,
     args: [
-      ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`],
+      ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `${EVERYWHERE}:${BROKER_PORT}`],
       ...['--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
       ...(own.args ?? []),
       ...each(broker.extraArgs, (one) => [one]),

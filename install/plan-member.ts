@@ -42,6 +42,7 @@ import {
   NODE_MOUNTS,
   NODE_NAME,
   type PartRef,
+  EVERYWHERE,
   SITE_MOUNT,
   SYSCTLS,
   PROXY_ENV,
@@ -297,7 +298,7 @@ function planConsole(values: InstallValues): readonly ManifestObject[] {
     part: 'console',
     values,
     pod: values.console,
-    args: ['console', 'serve', '--listen', `0.0.0.0:${CONSOLE_PORT}`],
+    args: ['console', 'serve', '--listen', `${EVERYWHERE}:${CONSOLE_PORT}`],
     ports: [
       { name: CONSOLE_PORT_NAME, containerPort: CONSOLE_PORT },
       { name: STATUS_PORT_NAME, containerPort: STATUS_PORTS.console },

@@ -217,6 +217,7 @@ export {
 } from './membership.ts'
 export {
   LABELLED_BY_JOIN,
+  LABEL_MACHINE,
   LABEL_VIRTUAL_NODE,
   type NodeMachine,
   type NodeRequirement,
@@ -339,5 +340,6 @@ export {
   MAX_FAILURE_LENGTH,
   MAX_OPEN_CONNECTIONS,
   MAX_PODS_OUTSIDE,
+  PODS_OUTSIDE_BEAT_MS,
   MAX_SILENT_NODES,
 } from './values/values.ts'

@@ -19,7 +19,7 @@ export type NodeMachine =
       readonly sign: string
       /** A label shows it, so that a node affinity can leave the node out. */
       readonly isLabelled: boolean
-      /** More than its name, its roles and LABEL_VIRTUAL_NODE shows it: these a machine may have, too. */
+      /** More than its name, its roles and labels of ours shows it: these a machine may have, too. */
       readonly isSure: boolean
       /** Set if nothing else shows it. No join labels such a node, so a DaemonSet wants a pod there. */
       readonly onlyBy?: 'name' | 'roles'
@@ -28,6 +28,12 @@ export type NodeMachine =
 
 /** With any value: this Node is no machine of its own. For virtual nodes that no label of their product shows. */
 export const LABEL_VIRTUAL_NODE = 'sealane.io/virtual-node'
+/**
+ * `true`: this Node is a machine of its own, whatever signs of virtual nodes it has, and LABEL_VIRTUAL_NODE among them.
+ * `false`: it is none. Any other value states nothing. A system other than Linux stays what it is. A label, because a
+ * node affinity sees no annotation.
+ */
+export const LABEL_MACHINE = 'sealane.io/machine'
 /** The value of LABEL_VIRTUAL_NODE that a join sets. */
 export const LABELLED_BY_JOIN = 'join'
 
@@ -100,7 +106,10 @@ interface Product {
   readonly info?: Readonly<Record<string, RegExp>>
 }
 
-const MARKED: Product = { name: 'marked as a virtual node', labels: { [LABEL_VIRTUAL_NODE]: 'any' } }
+const MARKED: Product = {
+  name: 'marked as a virtual node',
+  labels: { [LABEL_VIRTUAL_NODE]: 'any', [LABEL_MACHINE]: ['false'] },
+}
 
 /** The first product that a sign shows counts. `Virtual Kubelet`, on which most are built, is the last one. */
 const PRODUCTS: readonly Product[] = [
@@ -183,6 +192,7 @@ const PRODUCTS: readonly Product[] = [
 /** Decides what a Node is. Takes a Node as the API server sends it, or as a cache keeps it. Never throws. */
 export function nodeMachine(node: unknown): NodeMachine {
   const signs = nodeSigns(node)
+  if (signs.labels[LABEL_MACHINE] === 'true') return otherSystem(signs) ?? { is: 'machine' }
   for (const product of PRODUCTS) {
     const sign = signOf(product, signs)
     if (sign === undefined) continue
@@ -251,7 +261,7 @@ function isNamed({ names }: Product, { name, info }: NodeSigns): boolean {
 /** The label that a join sets proves nothing: a join removes it where nothing else shows a virtual node for certain. */
 function isMarkedByUser({ labels }: NodeSigns): boolean {
   const value = labels[LABEL_VIRTUAL_NODE]
-  return value !== undefined && value !== LABELLED_BY_JOIN
+  return labels[LABEL_MACHINE] === 'false' || (value !== undefined && value !== LABELLED_BY_JOIN)
 }
 
 function sureSign(product: Product, signs: NodeSigns): string | undefined {
@@ -302,7 +312,8 @@ export interface NodeRequirement {
 
 /**
  * Gives the `nodeSelectorTerms` of a node affinity that leaves out every node whose labels show that it is no Linux
- * machine. A node has to match one of the terms. `more` are added to each term. No affinity can see the other signs.
+ * machine. A node has to match one of the terms: the second one is for nodes that LABEL_MACHINE states to be machines.
+ * `more` are added to each term. No affinity can see the other signs.
  */
 export function machineTerms(
   more: readonly NodeRequirement[] = [],
@@ -317,5 +328,7 @@ export function machineTerms(
     .map(([key, values]): NodeRequirement =>
       values === 'any' ? { key, operator: 'DoesNotExist' } : { key, operator: 'NotIn', values: [...values].sort() },
     )
-  return [{ matchExpressions: [...more, { key: OS, operator: 'In' as const, values: ['linux'] }, ...without] }]
+  const linux: NodeRequirement = { key: OS, operator: 'In', values: ['linux'] }
+  const stated: NodeRequirement = { key: LABEL_MACHINE, operator: 'In', values: ['true'] }
+  return [{ matchExpressions: [...more, linux, ...without] }, { matchExpressions: [...more, linux, stated] }]
 }

@@ -18,6 +18,7 @@ export {
   parseDuration,
   parseHostPort,
 } from './flag-values.ts'
+export { EVERY_ADDRESS, listenAt } from './listen.ts'
 export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwork } from './machine-network.ts'
 export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
 export { exitOnceWritten, runProcess } from './run-process.ts'

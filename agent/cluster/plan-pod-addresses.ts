@@ -42,6 +42,8 @@ export interface PodAddressWorld {
   readonly slices: readonly EndpointSlice[]
   /** What each node reports of its own pods. */
   readonly routeAgents: readonly RouteAgent[]
+  /** Nodes whose routeagent no longer writes: what it has reported says nothing about the pods of now. */
+  readonly silent?: ReadonlySet<string>
 }
 
 /** The result for each slice, which is valid while the slice, the ranges and the nodes stay the same. */
@@ -109,10 +111,10 @@ function inputsOf({ stated, nodes }: PodAddressWorld, memory: PodAddressMemory):
  * A node is believed as far as its report has the form of one: what it says only adds a network to a condition. Its
  * report may be older than the ranges that are stated now.
  */
-function reportedOutside({ nodes, routeAgents }: PodAddressWorld, known: Known): OutsidePod[] {
+function reportedOutside({ nodes, routeAgents, silent }: PodAddressWorld, known: Known): OutsidePod[] {
   const present = new Set(nodes.map(({ metadata }) => metadata.name))
   return routeAgents
-    .filter(({ metadata: { name } }) => present.has(name) && !known.without.has(name))
+    .filter(({ metadata: { name } }) => present.has(name) && !known.without.has(name) && silent?.has(name) !== true)
     .flatMap(({ metadata, status }) =>
       (status?.podsOutside ?? []).slice(0, MAX_PODS_OUTSIDE).flatMap((text): OutsidePod[] => {
         const address = outsideAddress(text, known)

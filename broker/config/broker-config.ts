@@ -109,7 +109,7 @@ export const DEFAULT_LIMITS: BrokerLimits = {
 
 export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
   clusterset: 'default',
-  listen: `0.0.0.0:${DEFAULT_BROKER_PORT}`,
+  listen: `[::]:${DEFAULT_BROKER_PORT}`,
   globalRange: DEFAULT_GLOBAL_RANGE,
   clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
   allowedNamespaces: [],

@@ -50,6 +50,7 @@ import {
   applyCrds,
   applyNodes,
   applyObjects,
+  applyRights,
   applySecretMarks,
   checkRights,
   crdsMissing,
@@ -60,9 +61,11 @@ import {
   planSecretMarks,
   preferLocalRights,
   readMarks,
+  removalRights,
   requireAdmission,
   requireImage,
   restoreRecorded,
+  rightsBesides,
   rolloutProgress,
   waitUntil,
   wantedCrds,
@@ -187,11 +190,15 @@ export async function joinCluster(
   const init = await forPlatform(admin, asked)
   const { signal, dryRun, say, preferLocal = false } = init
   const rights = memberRights(init.values.member.namespace, init.values.platform.openshift)
-  await checkRights(admin, [...rights, ...(preferLocal ? preferLocalRights() : [])], signal)
+  const checked = [...rights, ...(preferLocal ? preferLocalRights() : [])]
+  await checkRights(admin, checked, signal)
   await namespaceStays(admin, init)
   await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
   const prepared = await prepareJoin(open, init)
   const { plan, discovery, advice: given, live, made } = prepared
+  // Only the plan says which optional objects there are, and what goes.
+  const exact = [...applyRights([...plan.objects, ...made]), ...removalRights(plan.removed)]
+  await checkRights(admin, rightsBesides(exact, checked), signal)
   const { common } = plan.values
   const { namespace } = init.values.member
   const secret = identitySecret(admin, namespace, signal, common.objects)

@@ -261,7 +261,7 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
         serviceCIDRs,
         labels,
         ...optional,
-        dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] },
+        dns: { listen: dnsListen(site) },
       },
     })
   }
@@ -269,11 +269,23 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
   if (factsText(installed) === factsText(site)) return text
   const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, Record<string, unknown>]
   const { activeGateways: _before, overlay: _overlay, ...rest } = spec
+  const listens = textsAt(spec, 'dns', 'listen').join() === ALL_IPV4 ? { dns: { listen: dnsListen(site) } } : {}
   return formatYaml({
     ...document,
     metadata: { ...metadata, name },
-    spec: { ...rest, podCIDRs, serviceCIDRs, labels, ...optional },
+    spec: { ...rest, ...listens, podCIDRs, serviceCIDRs, labels, ...optional },
   })
+}
+
+const ALL_IPV4 = `0.0.0.0:${DNS_CONTAINER_PORT}`
+
+/**
+ * Where dns listens in its pod. In a cluster with IPv6, its Service may have an IPv6 address, which is the one of pods
+ * that come first there. A node without IPv6 has no such address.
+ */
+function dnsListen({ podCIDRs, serviceCIDRs }: Pick<SiteFacts, 'podCIDRs' | 'serviceCIDRs'>): readonly string[] {
+  const hasIpv6 = [...podCIDRs, ...serviceCIDRs].some((cidr) => cidr.includes(':'))
+  return hasIpv6 ? [ALL_IPV4, `[::]:${DNS_CONTAINER_PORT}`] : [ALL_IPV4]
 }
 
 /** The field of the site file, with what else it has. No field if it would be empty. */

@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import type { Published, PublishedService } from '../../protocol/admin/admin.ts'
 import { unservedText, withBroker } from '../broker/broker.ts'
 import {
+  type Column,
   type CommandContext,
   type KubeTarget,
   LOCAL_BROKER,
@@ -28,25 +29,29 @@ interface LookOptions extends KubeTarget {
 const GATEWAYS_TEXT = 'Lists the gateways that members publish, with the addresses where others may reach them.'
 const SERVICES_TEXT = 'Lists the services that members export, with who exports and who imports each.'
 
+export const GATEWAY_COLUMNS: readonly Column<Published['gateways'][number]>[] = [
+  { title: 'CLUSTER', cell: ({ cluster }) => cluster },
+  { title: 'NODE', cell: ({ node }) => node },
+  { title: 'LANE', cell: ({ lane }) => String(lane), align: 'right' },
+  { title: 'ADDRESSES', cell: ({ addresses }) => addresses.join(',') || '-' },
+]
+
+export const SERVICE_COLUMNS: readonly Column<PublishedService>[] = [
+  { title: 'NAMESPACE', cell: ({ namespace }) => namespace },
+  { title: 'NAME', cell: ({ name }) => name },
+  { title: 'TYPE', cell: ({ type }) => type, wide: true },
+  { title: 'IP', cell: ({ ips }) => ips.join(',') || '-' },
+  { title: 'EXPORTED BY', cell: exportersCell },
+  { title: 'IMPORTED BY', cell: ({ importers, importersCount }) => idsText(importers, importersCount) },
+]
+
 export function addBrokerPublishedCommands(broker: Command, context: CommandContext): void {
   add(broker, context, 'gateways', GATEWAYS_TEXT, async ({ gateways, gatewaysCount }, format) => {
-    await printItems(context.output, format, gateways, [
-      { title: 'CLUSTER', cell: ({ cluster }) => cluster },
-      { title: 'NODE', cell: ({ node }) => node },
-      { title: 'LANE', cell: ({ lane }) => String(lane), align: 'right' },
-      { title: 'ADDRESSES', cell: ({ addresses }) => addresses.join(',') || '-' },
-    ])
+    await printItems(context.output, format, gateways, GATEWAY_COLUMNS)
     return gatewaysCount - gateways.length
   })
   add(broker, context, 'services', SERVICES_TEXT, async ({ services, servicesCount }, format) => {
-    await printItems(context.output, format, services, [
-      { title: 'NAMESPACE', cell: ({ namespace }) => namespace },
-      { title: 'NAME', cell: ({ name }) => name },
-      { title: 'TYPE', cell: ({ type }) => type, wide: true },
-      { title: 'IP', cell: ({ ips }) => ips.join(',') || '-' },
-      { title: 'EXPORTED BY', cell: exportersCell },
-      { title: 'IMPORTED BY', cell: ({ importers, importersCount }) => idsText(importers, importersCount) },
-    ])
+    await printItems(context.output, format, services, SERVICE_COLUMNS)
     return servicesCount - services.length
   })
 }

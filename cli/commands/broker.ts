@@ -195,7 +195,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443',
   )
     .addOption(stateOption("the broker's state directory"))
-    .option('--listen <host:port>', 'address to listen on', parsed(listenAddress), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
+    .option('--listen <host:port>', 'address to listen on', parsed(listenAddress), `[::]:${DEFAULT_BROKER_PORT}`)
     .option(
       '--advertise <host:port>',
       'address at which members reach the broker, which tokens contain; may be given several times',

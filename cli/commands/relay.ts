@@ -46,7 +46,7 @@ export function addRelayCommand(program: Command, context: CommandContext): void
     'Forwards encrypted packets between gateways of a clusterset over WebSockets. Knows no key and sees no plaintext. ' +
     'Members learn of it by "sealane broker serve --relay".'
   subcommand(relay, 'serve', text, 'sealane relay serve --listen 0.0.0.0:443 --ca ca.crt')
-    .option('--listen <host:port>', 'TCP address and port that gateways call', parsed(listenAddress), '0.0.0.0:443')
+    .option('--listen <host:port>', 'TCP address and port that gateways call', parsed(listenAddress), '[::]:443')
     .requiredOption(
       '--ca <file>',
       'authorities of a clusterset in PEM: ca.crt of its broker or of a member; may be repeated; read again when it changes',

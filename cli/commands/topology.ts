@@ -1,7 +1,7 @@
 /** `sealane topology show|plan|set`: which clusters of a clusterset link with which, at its broker. */
 import { readFile, stat } from 'node:fs/promises'
 import type { Command } from 'commander'
-import type { Topology } from '../../model/model.ts'
+import { type Topology, printable } from '../../model/model.ts'
 import type { CrowdedRelays, TopologyPlan } from '../../protocol/admin/admin.ts'
 import { UserError, messageOf } from '../../runtime/runtime.ts'
 import {
@@ -168,12 +168,12 @@ export function planText(plan: TopologyPlan): string {
   const { links, members, changes, services, servicesChanged, alone, unknown } = plan
   const pairs = (members * (members - 1)) / 2
   const of = (change: TopologyPlan['changes'][number]['change']): string[] =>
-    changes.filter((one) => one.change === change).map(({ clusters }) => clusters.join(' – '))
+    changes.filter((one) => one.change === change).map(({ clusters }) => pairText(clusters))
   const losing = services.flatMap(({ exporter, namespace, name, loses, losesCount }) =>
-    losesCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(loses, losesCount)}`],
+    losesCount === 0 ? [] : [`${printable(`${namespace}/${name} of ${exporter}`)}: ${some(loses, losesCount)}`],
   )
   const gaining = services.flatMap(({ exporter, namespace, name, gains, gainsCount }) =>
-    gainsCount === 0 ? [] : [`${namespace}/${name} of ${exporter}: ${some(gains, gainsCount)}`],
+    gainsCount === 0 ? [] : [`${printable(`${namespace}/${name} of ${exporter}`)}: ${some(gains, gainsCount)}`],
   )
   return [
     `${modeText(plan)}: ${links.after} of ${count(pairs, 'pair')} of clusters would link\n`,
@@ -209,7 +209,7 @@ function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
     withoutRelay.length === 0 ? '' : `hubs of which no gateway relays: ${some(withoutRelay)}; ${mend}\n`,
     section(
       `links that stay down, because no hub is a member and links with both: ${unreachableCount}`,
-      unreachable.map((pair) => pair.join(' – ')),
+      unreachable.map(pairText),
       unreachableCount,
     ),
     section(
@@ -221,7 +221,7 @@ function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
 }
 
 function crowdedText({ via, links, room, member, linksOfMember, roomOfMember }: CrowdedRelays): string {
-  const most = `${count(linksOfMember, 'link')} of ${member}, and room for ${roomOfMember} of one member`
+  const most = `${count(linksOfMember, 'link')} of ${printable(member)}, and room for ${roomOfMember} of one member`
   return `${some(via)}: ${count(links, 'link')} between gateways, and room for ${room}; ${most}`
 }
 
@@ -236,9 +236,14 @@ function section(title: string, rows: readonly string[], all: number): string {
   return [title, ...shown.map((row) => `  ${row}`), ...rest].map((line) => `${line}\n`).join('')
 }
 
+function pairText(clusters: readonly string[]): string {
+  return printable(clusters.join(' – '))
+}
+
+/** Ids are what a broker says they are: none makes a line of its own. */
 function some(ids: readonly string[], all = ids.length): string {
   const rest = all - Math.min(ids.length, MOST_ROWS)
-  return `${ids.slice(0, MOST_ROWS).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+  return `${printable(ids.slice(0, MOST_ROWS).join(', '))}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 
 function count(number: number, noun: string): string {

@@ -3,7 +3,7 @@
  * nothing half done.
  */
 import { UserError } from '../../runtime/runtime.ts'
-import type { BrokerForm } from '../../install/values/values.ts'
+import type { BrokerForm, ManifestObject } from '../../install/values/values.ts'
 import { SCC } from '../../install/workloads/workloads.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 
@@ -41,6 +41,7 @@ export function memberRights(namespace: string, isOpenShift = false): readonly R
     ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
     ...applying('', 'namespaces'),
     { verb: 'patch', group: '', resource: 'nodes' },
+    { verb: 'patch', group: 'sealane.io', resource: 'memberships' },
     ...applying('rbac.authorization.k8s.io', 'clusterroles', 'clusterrolebindings'),
     ...applying('admissionregistration.k8s.io', 'validatingadmissionpolicies', 'validatingadmissionpolicybindings'),
     ...within(namespace, [
@@ -76,38 +77,110 @@ export function brokerRights(namespace: string, form: BrokerForm = 'own', isOpen
   ]
 }
 
-/** Server-side apply of a new object needs both verbs. */
+/** Server-side apply of a new object needs the latter two; the report of what changed needs the object before. */
+const APPLY = ['get', 'create', 'patch'] as const
+
 function applying(group: string, ...resources: readonly string[]): readonly Right[] {
-  return resources.flatMap((resource) => ['create', 'patch'].map((verb) => ({ verb, group, resource })))
+  return resources.flatMap((resource) => APPLY.map((verb) => ({ verb, group, resource })))
+}
+
+/** The rights to apply these objects. */
+export function applyRights(objects: readonly ManifestObject[]): readonly Right[] {
+  return distinct(objects.flatMap((object) => APPLY.map((verb) => rightTo(verb, object))))
+}
+
+/** The rights to delete these objects. */
+export function removalRights(objects: readonly ManifestObject[]): readonly Right[] {
+  return distinct(objects.map((object) => rightTo('delete', object)))
+}
+
+/** What a leave does besides removing the objects of an installation in `namespace`. */
+export function departureRights(namespace: string): readonly Right[] {
+  const both = (group: string, ...resources: readonly string[]): readonly Right[] =>
+    resources.flatMap((resource) => ['list', 'delete'].map((verb) => ({ verb, group, resource })))
+  return [
+    ...both('sealane.io', 'gateways', 'routeagents', 'endpoints', 'clusters', 'memberships'),
+    ...['get', 'patch'].map((verb) => ({ verb, group: 'sealane.io', resource: 'memberships' })),
+    ...['get', 'delete'].map((verb) => ({ verb, group: 'sealane.io', resource: 'clustertrafficpolicies' })),
+    ...both('multicluster.x-k8s.io', 'serviceimports'),
+    ...both('discovery.k8s.io', 'endpointslices'),
+    ...both('about.k8s.io', 'clusterproperties'),
+    ...['list', 'patch'].map((verb) => ({ verb, group: '', resource: 'nodes' })),
+    ...within(namespace, [
+      ...['get', 'patch'].map((verb) => ({ verb, group: '', resource: 'secrets' })),
+      { verb: 'list', group: '', resource: 'pods' },
+    ]),
+  ]
+}
+
+/** What is in `rights` and not in `known`. */
+export function rightsBesides(rights: readonly Right[], known: readonly Right[]): readonly Right[] {
+  const keys = new Set(known.map(keyOf))
+  return rights.filter((right) => !keys.has(keyOf(right)))
+}
+
+function rightTo(verb: string, { apiVersion, kind, metadata: { namespace } }: ManifestObject): Right {
+  const [group = '', version] = apiVersion.split('/')
+  const right = { verb, group: version === undefined ? '' : group, resource: resourceOf(kind) }
+  return namespace === undefined ? right : { ...right, namespace }
+}
+
+/** The plural in URLs of the API. All kinds of a plan follow the rules of English. */
+function resourceOf(kind: string): string {
+  const name = kind.toLowerCase()
+  return name.endsWith('s') ? name : `${name}s`.replace(/([^aeiou])ys$/, '$1ies')
+}
+
+function distinct(rights: readonly Right[]): readonly Right[] {
+  return [...new Map(rights.map((right) => [keyOf(right), right])).values()]
+}
+
+function keyOf({ verb, group, resource, namespace = '', name = '' }: Right): string {
+  return [verb, group, resource, namespace, name].join(' ')
 }
 
 function within(namespace: string, rights: readonly Right[]): readonly Right[] {
   return rights.map((right) => ({ ...right, namespace }))
 }
 
-/** Throws UserError, which lists the missing rights. */
+/** Reviews that the API server answers at the same time. */
+const AT_ONCE = 8
+
+/** Throws UserError, which lists the missing rights. Asks for each right once. */
 export async function checkRights(
   admin: Pick<ClusterAdmin, 'title' | 'create'>,
   rights: readonly Right[],
   signal: AbortSignal,
 ): Promise<void> {
   const missing = new Map<string, string[]>()
-  for (const right of rights) {
-    const { verb, group, resource, name = '' } = right
-    const review = {
-      apiVersion: 'authorization.k8s.io/v1',
-      kind: 'SelfSubjectAccessReview',
-      metadata: { name: '' },
-      spec: { resourceAttributes: { verb, group, resource, name, namespace: right.namespace ?? '' } },
+  const all = distinct(rights)
+  for (let i = 0; i < all.length; i += AT_ONCE) {
+    const some = all.slice(i, i + AT_ONCE)
+    const answers = await Promise.all(some.map((right) => isAllowed(admin, right, signal)))
+    for (const [n, { verb, group, resource, name = '' }] of some.entries()) {
+      if (answers[n] === true) continue
+      const what = `${resource}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
+      missing.set(what, [...(missing.get(what) ?? []), verb])
     }
-    const answer = await admin.create(review, { dryRun: false }, signal)
-    const { allowed } = answer['status'] as { allowed?: boolean }
-    const what = `${resource}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
-    if (allowed !== true) missing.set(what, [...(missing.get(what) ?? []), verb])
   }
   if (missing.size === 0) return
   const said = [...missing].map(([what, verbs]) => `${verbs.join(' and ')} ${what}`)
   throw new UserError(`${admin.title}: this user may not ${said.join(', ')}`, {
     hint: 'use a kubeconfig of a cluster administrator; nothing was changed',
   })
+}
+
+async function isAllowed(
+  admin: Pick<ClusterAdmin, 'create'>,
+  { verb, group, resource, namespace = '', name = '' }: Right,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const review = {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SelfSubjectAccessReview',
+    metadata: { name: '' },
+    spec: { resourceAttributes: { verb, group, resource, name, namespace } },
+  }
+  const answer = await admin.create(review, { dryRun: false }, signal)
+  return (answer['status'] as { readonly allowed?: boolean }).allowed === true
 }

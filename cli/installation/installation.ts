@@ -15,11 +15,15 @@ export {
 } from './apply-objects.ts'
 export {
   type Right,
+  applyRights,
   brokerRights,
   checkRights,
+  departureRights,
   hasSecurityContextConstraints,
   memberRights,
   preferLocalRights,
+  removalRights,
+  rightsBesides,
 } from './check-rights.ts'
 export { type ImageCheckInit, imageExample, imageProblems, imageQuestion, requireImage } from './image-check.ts'
 export {

@@ -19,6 +19,8 @@ export interface Canvases {
     addEventListener(name: 'change', call: () => void): void
     removeEventListener(name: 'change', call: () => void): void
   }
+  /** Absent: a drawing is drawn at once. */
+  requestAnimationFrame?(call: () => void): void
   readonly IntersectionObserver?: new (call: (seen: readonly Seen[]) => void, options: object) => Watcher
   readonly ResizeObserver?: new (call: () => void) => Watcher
 }
@@ -49,8 +51,10 @@ const NEAR = { rootMargin: '200px' }
 
 /**
  * Draws into an element as long as it is there and near the screen, and again whenever signals, colours or its width
- * change. Some drawings cost as much time when nothing changes, so that those far away are taken away: the place keeps
- * its height. A script that cannot be loaded leaves the place empty: the table beside it stays.
+ * change. What signals say is drawn a frame after the rows of the page: the effect of a drawing comes before the rows
+ * are, and they would wait for it. Some drawings cost as much time when nothing changes, so that those far away are
+ * taken away: the place keeps its height. A script that cannot be loaded leaves the place empty: the table beside it
+ * stays.
  */
 export function drawingRef(browser: Canvases, load: () => Promise<Draw>): SurfaceRef {
   let end: () => void = () => undefined
@@ -94,11 +98,21 @@ function drawWhenNear(browser: Canvases, place: Surface, load: () => Promise<Dra
 
 function keepDrawn(browser: Canvases, place: Surface, draw: Draw): () => void {
   const drawing = draw(place)
-  let stop = effect(() => drawing.update())
+  let isOver = false
+  let stop: () => void = () => undefined
   const again = (): void => {
     stop()
-    stop = effect(() => drawing.update())
+    if (isOver) return
+    let isDrawn = false
+    stop = effect(() => {
+      const isFirst = !isDrawn
+      isDrawn = true
+      // An effect that reads nothing is not called again: changes until then are drawn together.
+      if (isFirst || browser.requestAnimationFrame === undefined) drawing.update()
+      else browser.requestAnimationFrame(() => browser.requestAnimationFrame?.(again))
+    })
   }
+  again()
   const colours = browser.matchMedia('(prefers-color-scheme: dark)')
   colours.addEventListener('change', again)
   let width = place.clientWidth
@@ -112,6 +126,7 @@ function keepDrawn(browser: Canvases, place: Surface, draw: Draw): () => void {
   const watcher = ResizeObserver === undefined ? undefined : new ResizeObserver(onResize)
   watcher?.observe(place)
   return () => {
+    isOver = true
     watcher?.disconnect()
     colours.removeEventListener('change', again)
     stop()

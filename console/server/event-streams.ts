@@ -28,7 +28,9 @@ export class EventStreams {
   readonly #clock: Clock
   readonly #limits: StreamLimits
   readonly #clients = new Map<ServerResponse, Client>()
-  #texts: ReadonlyMap<SectionName, string> = new Map()
+  #state: ConsoleState | undefined
+  /** The text of each section as of its last sending. A text takes long to make, so that none is made in between. */
+  readonly #texts = new Map<SectionName, { readonly of: unknown; readonly text: string }>()
   #sentAt = -Infinity
   #cancelLater: (() => void) | undefined
   #cancelBeat: (() => void) | undefined
@@ -68,7 +70,7 @@ export class EventStreams {
   }
 
   publish(state: ConsoleState): void {
-    this.#texts = new Map(SECTIONS.map((name) => [name, JSON.stringify(state[name])]))
+    this.#state = state
     if (this.#cancelLater !== undefined) return
     const waitMs = this.#sentAt + this.#limits.everyMs - this.#clock.monotonic()
     if (waitMs <= 0) this.#sendAll()
@@ -88,12 +90,24 @@ export class EventStreams {
   }
 
   #send(client: Client): void {
-    if (client.unreadSince !== undefined) return
-    const changed = [...this.#texts].filter(([name, text]) => client.has.get(name) !== text)
+    const state = this.#state
+    if (client.unreadSince !== undefined || state === undefined) return
+    const texts = SECTIONS.map((name) => [name, this.#textOf(state, name)] as const)
+    const changed = texts.filter(([name, text]) => client.has.get(name) !== text)
     if (changed.length === 0) return
     for (const [name, text] of changed) client.has.set(name, text)
     const body = changed.map(([name, text]) => `"${name}":${text}`).join(',')
     this.#write(client, `event: sections\ndata: {${body}}\n\n`)
+  }
+
+  /** A state never changes: the same object has the same text. */
+  #textOf(state: ConsoleState, name: SectionName): string {
+    const known = this.#texts.get(name)
+    const of = state[name]
+    if (known !== undefined && known.of === of) return known.text
+    const text = JSON.stringify(of)
+    this.#texts.set(name, { of, text })
+    return text
   }
 
   #write(client: Client, text: string): void {

@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
-import { type HostPort, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
+import { type HostPort, UserError, formatHostPort, listenAt, messageOf } from '../../runtime/runtime.ts'
 import { parseFrom, parseTo } from '../../explain/path/path.ts'
 import {
   type AskedPath,
@@ -58,8 +58,12 @@ export interface ConsoleLimits extends StreamLimits {
   readonly readerMs: number
 }
 
+/**
+ * A change waits for `everyMs` at most, and then for the page, which parses, draws its rows and is painted: some 60 ms.
+ * Together they are to take at most 250 ms.
+ */
 const LIMITS: ConsoleLimits = {
-  ...{ clients: 32, everyMs: 200, beatMs: 5000, unreadMs: 10_000 },
+  ...{ clients: 32, everyMs: 170, beatMs: 5000, unreadMs: 10_000 },
   ...{ connections: 128, answerMs: 10_000, loginMs: 1000, explainMs: 30_000, explainEveryMs: 500, readerMs: 600_000 },
 }
 const MAX_HEADER_BYTES = 8 * 1024
@@ -306,17 +310,18 @@ function tlsServer(...[options, listener]: Parameters<typeof createServerOverTls
 /** An address in use keeps its code, so that a caller can choose another port. */
 export class AddressInUseError extends UserError {}
 
-function listening(server: Server, { host, port }: HostPort): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (cause: NodeJS.ErrnoException) => {
-      const place = `--listen ${formatHostPort({ host, port })}`
-      if (cause.code === 'EADDRINUSE') {
-        const hint = 'use another port, or port 0 for any'
-        reject(new AddressInUseError(`${place}: another process uses the port`, { hint, cause }))
-      } else reject(new UserError(`${place}: ${cause.message}`, { cause }))
-    })
-    server.listen({ host, port, exclusive: true }, resolve)
-  })
+async function listening(server: Server, wanted: HostPort): Promise<void> {
+  try {
+    await listenAt(server, wanted)
+  } catch (error) {
+    const cause = error as NodeJS.ErrnoException
+    const place = `--listen ${formatHostPort(wanted)}`
+    if (cause.code !== 'EADDRINUSE') throw new UserError(`${place}: ${cause.message}`, { cause })
+    const hint = 'use another port, or port 0 for any'
+    throw new AddressInUseError(`${place}: another process uses the port`, { hint, cause })
+  }
+  // A connection that cannot be accepted ends neither the page nor the process.
+  server.on('error', () => undefined)
 }
 
 interface Connection {

@@ -140,13 +140,19 @@ const NODE_ADDRESSES_ENV = {
   valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIPs' } },
 }
 
+/**
+ * The host of what a pod serves to others: the addresses of a pod are of the families of its cluster, and the kubelet
+ * probes the first one, which may be IPv6. A process listens on 0.0.0.0 instead on a node without IPv6 (listenAt()).
+ */
+export const EVERYWHERE = '[::]'
+
 /** The pod of a component that uses only the API server and not the node's network. */
 export function unprivilegedPod(init: PodInit): unknown {
   const { open, podMonitors } = init.values.metrics
   const env = [...(init.env ?? []), NODE_ADDRESSES_ENV, ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
   return podTemplate(
     { ...init, env },
-    { listen: '0.0.0.0', podSecurity: UNPRIVILEGED, capabilities: { drop: ['ALL'] } },
+    { listen: EVERYWHERE, podSecurity: UNPRIVILEGED, capabilities: { drop: ['ALL'] } },
   )
 }
 
@@ -186,7 +192,7 @@ function seLinuxOf({ platform }: InstallValues): Readonly<Record<string, unknown
 }
 
 interface Confinement {
-  readonly listen: '0.0.0.0' | '127.0.0.1'
+  readonly listen: typeof EVERYWHERE | '127.0.0.1'
   readonly moreArgs?: readonly string[]
   readonly podSecurity: Readonly<Record<string, unknown>>
   readonly capabilities: Readonly<Record<string, readonly string[]>>
@@ -235,7 +241,7 @@ function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabi
   }
 }
 
-function probes(port: number, listen: '0.0.0.0' | '127.0.0.1'): Readonly<Record<string, unknown>> {
+function probes(port: number, listen: Confinement['listen']): Readonly<Record<string, unknown>> {
   const get = (path: string) => ({ path, port, ...(listen === '127.0.0.1' ? { host: listen } : {}) })
   return {
     // Node.js starts slowly if many pods start at once.

@@ -1,6 +1,7 @@
 /** Pods and the workloads that run them. */
 export {
   DEVICES,
+  EVERYWHERE,
   METRICS_EVERYWHERE,
   type Mount,
   GATEWAY_NODES,

@@ -17,6 +17,7 @@ import {
   LANE_ADDRESS_RANGE,
   type Node,
 } from '../../model/model.ts'
+import { takenPortProblem } from '../../model/lanes/lanes.ts'
 import { type FieldPath, type TypeMeta, misspeltType } from '../../model/schemas/schemas.ts'
 import {
   containsAddress,
@@ -210,7 +211,10 @@ interface Listener {
   readonly at: AddressPort
 }
 
-/** Each server of the site listens at a place of its own. A hub takes TCP alone, and dns TCP and UDP. */
+/**
+ * Each server of the site listens at a place of its own. A hub takes TCP alone, and dns TCP and UDP: so dns alone may
+ * have a port of a gateway, since WireGuard listens at all addresses.
+ */
 function* listenComplaints(config: SiteConfig): Generator<Pick<Listener, 'path'> & { readonly reason: string }> {
   const listeners = (['dns', 'hub'] as const).flatMap((name) =>
     config[name].listen.map((text, i): Listener => ({
@@ -222,6 +226,8 @@ function* listenComplaints(config: SiteConfig): Generator<Pick<Listener, 'path'>
   for (const [n, { path, text, at }] of listeners.entries()) {
     const first = listeners.slice(0, n).find((other) => sharesListenPort(other.at, at))
     if (first !== undefined) yield { path, reason: takenText(first, { path, text, at }) }
+    const taken = path[1] === 'dns' ? takenPortProblem(at.port, config.gateways) : undefined
+    if (taken !== undefined) yield { path, reason: `expected another port than that of ${text}: ${taken}` }
     if (MULTICAST_RANGES.some((cidr) => containsAddress(parsePrefix(cidr), at.address))) {
       yield { path, reason: `expected an address of a node, ${text} is a multicast group` }
     }

@@ -8,7 +8,7 @@ import {
   MAX_SILENT_NODES,
 } from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
-import { type Described, dnsLabel, flag, integer, list, map, object, text } from './fields.ts'
+import { type Described, dnsLabel, flag, integer, list, map, object, text, timestamp } from './fields.ts'
 
 const REACHED_CLUSTER = map(
   {
@@ -66,6 +66,13 @@ const STATUS = map(
       text('An address.', { pattern: '^[0-9a-f.:]{2,39}$', maxLength: 39 }),
       'Addresses of pods of this node outside the pod CIDRs of the cluster, one of each network.',
       MAX_PODS_OUTSIDE,
+    ).optional(),
+    /**
+     * RFC 3339: when the routeagent last looked for such pods, at least every PODS_OUTSIDE_BEAT_MS. It proves that
+     * podsOutside is not what a dead process has left. Absent without podsOutside, and from earlier releases.
+     */
+    podsOutsideTime: timestamp(
+      'Time of podsOutside. The routeagent updates it every few minutes; if it is old, podsOutside is out of date.',
     ).optional(),
     /** The UDP port of the overlay device. Absent from earlier releases, which have 4810. */
     overlayPort: integer(1, 65_535, 'UDP port of the overlay on this node.').optional(),

@@ -118,6 +118,7 @@ export {
   firstPortProblem,
   overlayPortProblem,
   relayProblem,
+  takenPortProblem,
   firstPublicPort,
   isCalledAlike,
   isPublicName,

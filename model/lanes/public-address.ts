@@ -113,6 +113,24 @@ export function overlayPortProblem(port: number): string | undefined {
 }
 
 /**
+ * Returns what has the UDP port on machines of a site with these gateways, as a clause; undefined if it is free. The
+ * port of the overlay is compared elsewhere: where it is stated, the message is about it.
+ */
+export function takenPortProblem(
+  port: number,
+  gateways: readonly Pick<CalledAt, 'listenPort' | 'relay'>[],
+): string | undefined {
+  const firsts = gateways.map(({ listenPort = LANE_BASE_PORT }) => listenPort)
+  const first = firsts.find((one) => port >= one && port <= one + MAX_LANE)
+  if (first !== undefined) return `${portRange(first)} are for lanes`
+  const what = TAKEN.find(([one]) => one === port)?.[1]
+  if (what !== undefined) return `${port} is for ${what}`
+  const relays = gateways.some(({ relay }) => relay === true)
+  if (!relays || port < RELAY_PORT || port > RELAY_LAST_PORT) return undefined
+  return `${RELAY_PORT} to ${RELAY_LAST_PORT} are for relayed packets`
+}
+
+/**
  * Returns why a gateway that is called there cannot relay, as a clause; undefined if it can. The ports are UDP ports. A
  * gateway with other ports outside cannot, because ends find a relay at the same ports at its address.
  */

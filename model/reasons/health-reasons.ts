@@ -140,7 +140,7 @@ export const HEALTH_REASONS = {
   },
   NodeWithoutRouteAgent: {
     means: 'The pod is on a virtual node or on a node without Linux, where no routeagent can run.',
-    todo: 'Run the pod on a Linux machine: this node has no way to other clusters.',
+    todo: 'Run the pod on a Linux machine. If the node is one: `kubectl label node NODE sealane.io/machine=true`.',
     shows: STATUS,
   },
   NodesCutOff: {

@@ -7,6 +7,7 @@
 import { type AddressInfo, type Server as NetServer, createServer as createNetServer } from 'node:net'
 import { type TLSSocket, createServer } from 'node:tls'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { formatHostPort, listenAt } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { BrokerApi } from '../protocol.ts'
@@ -89,7 +90,8 @@ export class ListenError extends Error {
       EACCES: 'not permitted (ports below 1024 need root)',
       EADDRNOTAVAIL: 'this machine does not have that address',
     }
-    super(`cannot listen on ${host}:${port}: ${reasons[cause.code ?? ''] ?? cause.message}`, { cause })
+    const why = reasons[cause.code ?? ''] ?? cause.message
+    super(`cannot listen on ${formatHostPort({ host, port })}: ${why}`, { cause })
     this.name = 'ListenError'
   }
 }
@@ -212,13 +214,10 @@ function refusalLevel(clock: Clock): BrokerServiceDeps['refusalLevel'] {
   }
 }
 
-function listen(server: NetServer, { host, port }: ServeBrokerInit['listen']): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onError = (error: NodeJS.ErrnoException): void => reject(new ListenError(host, port, error))
-    server.once('error', onError)
-    server.listen(port, host, () => {
-      server.off('error', onError)
-      resolve()
-    })
-  })
+async function listen(server: NetServer, { host, port }: ServeBrokerInit['listen']): Promise<void> {
+  try {
+    await listenAt(server, { host, port })
+  } catch (error) {
+    throw new ListenError(host, port, error as NodeJS.ErrnoException)
+  }
 }

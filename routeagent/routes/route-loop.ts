@@ -10,6 +10,7 @@ import {
   MAX_FAILURE_LENGTH,
   NFT_TABLE_NODE,
   type OpenConnections,
+  PODS_OUTSIDE_BEAT_MS,
   type RouteAgent,
   VXLAN_DEVICE,
   fitText,
@@ -84,6 +85,7 @@ interface Said {
   readonly silentNodes: readonly string[]
   readonly conditions: readonly Condition[]
   readonly podsOutside: readonly string[]
+  readonly podsOutsideTime: string | undefined
 }
 
 export class RouteLoop {
@@ -104,6 +106,8 @@ export class RouteLoop {
   #hasSaidOpen = false
   /** What the status says besides the plan. Undefined until the previous status was read. */
   #said: Said | undefined
+  /** The addresses that this process reports, with the time that is written, and that time on the monotonic clock. */
+  #outside: { readonly text: string; readonly time: string; readonly at: number } | undefined
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
@@ -199,7 +203,7 @@ export class RouteLoop {
     const health = await this.#health(plan, signal)
     const { clusters: paths, silentNodes } = health
     const { conditions = [] } = this.#said ?? {}
-    const podsOutside = this.#deps.podsOutside() ?? this.#said?.podsOutside ?? []
+    const { podsOutside, podsOutsideTime } = this.#podsOutside()
     const why = failure ?? this.#deps.probes.problem()
     const openConnections = this.#deps.openConnections()
     const object: RouteAgent = {
@@ -214,6 +218,7 @@ export class RouteLoop {
           ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay, overlayPort: plan.link.port }
           : {}),
         ...(podsOutside.length === 0 ? {} : { podsOutside }),
+        ...(podsOutside.length === 0 || podsOutsideTime === undefined ? {} : { podsOutsideTime }),
         ...(openConnections === undefined ? {} : { openConnections }),
         ...(silentNodes.length === 0 ? {} : { silentNodes }),
         ...(conditions.length === 0 ? {} : { conditions }),
@@ -243,6 +248,19 @@ export class RouteLoop {
     this.#reported = { text, at: now }
   }
 
+  /** What an earlier process has seen keeps its time: this one has not looked yet. */
+  #podsOutside(): Pick<Said, 'podsOutside' | 'podsOutsideTime'> {
+    const { podsOutside = [], podsOutsideTime } = this.#said ?? {}
+    const reported = this.#deps.podsOutside()
+    if (reported === undefined) return { podsOutside, podsOutsideTime }
+    const { clock } = this.#deps
+    const [text, at, before] = [reported.join(), clock.monotonic(), this.#outside]
+    const isDue = before === undefined || before.text !== text || at - before.at >= PODS_OUTSIDE_BEAT_MS
+    const now = isDue ? { text, at, time: new Date(clock.now()).toISOString() } : before
+    this.#outside = now
+    return { podsOutside: reported, podsOutsideTime: now.time }
+  }
+
   /** Without a plan, the previous statement about the nodes stays, because nothing new is known. */
   async #health(plan: NodeRoutePlan, signal: AbortSignal): Promise<NodeHealth> {
     const before = (this.#said ??= await this.#saidBefore(signal))
@@ -264,8 +282,8 @@ export class RouteLoop {
    */
   async #saidBefore(signal: AbortSignal): Promise<Said> {
     const status = (await this.#deps.api.read('RouteAgent', this.#config.node, undefined, signal))?.status
-    const { silentNodes = [], conditions = [], podsOutside = [] } = status ?? {}
-    return { silentNodes, conditions, podsOutside }
+    const { silentNodes = [], conditions = [], podsOutside = [], podsOutsideTime } = status ?? {}
+    return { silentNodes, conditions, podsOutside, podsOutsideTime }
   }
 
   // Logs each set of problems once, not in every run.

@@ -8,6 +8,7 @@ import type { Duplex } from 'node:stream'
 import { WebSocketServer, type WebSocket } from 'ws'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../http/http.ts'
+import { listenAt } from '../runtime.ts'
 import { type Frame, MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
 
 /** A connection from the relay's side. */
@@ -107,14 +108,8 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
     }
     sockets.handleUpgrade(request, stream, first, (socket) => accept(socket, clock, init.onPeer))
   })
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen({ host: init.host, port: init.port }, () => {
-      server.off('error', reject)
-      server.on('error', () => undefined)
-      resolve()
-    })
-  })
+  await listenAt(server, init)
+  server.on('error', () => undefined)
   const open = new Set<Socket>()
   server.on('connection', (socket) => {
     open.add(socket)

@@ -6,7 +6,15 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import { type HostPort, type StatusBoard, UserError, formatHostPort, messageOf, parseHostPort } from '../runtime.ts'
+import {
+  type HostPort,
+  type StatusBoard,
+  UserError,
+  formatHostPort,
+  listenAt,
+  messageOf,
+  parseHostPort,
+} from '../runtime.ts'
 import type { Counter, Metrics } from '../metrics/metrics.ts'
 import { createServer } from './node-http.ts'
 
@@ -98,7 +106,11 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
       return isTurnedAway
     },
   })
-  await listen(server, wanted)
+  await listenAt(server, wanted).catch((error: unknown) => {
+    throw listenError(error as NodeJS.ErrnoException, wanted)
+  })
+  // A connection that cannot be accepted ends neither the page nor the process.
+  server.on('error', () => undefined)
   const bound = server.address() as AddressInfo
   return {
     address: { host: bound.address, port: bound.port },
@@ -108,13 +120,6 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
         server.closeAllConnections()
       }),
   }
-}
-
-function listen(server: Server, { host, port }: HostPort): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, { host, port })))
-    server.listen({ host, port, exclusive: true }, resolve)
-  })
 }
 
 function listenError(error: NodeJS.ErrnoException, wanted: HostPort): Error {

@@ -68,14 +68,14 @@ const STATIONS_TEXT =
 const FAULTS_TEXT =
   'Tests make these faults on plain sites. `sealane explain`, on the machine where the call starts, ends here. Without ' +
   'an outcome it is `UNREACHABLE`.'
-const PASSES_TEXT = 'These end no call:'
+const PASSES_TEXT = 'These end no call: `sealane explain` says `REACHABLE`, or what is in brackets.'
 
 interface EndingFault extends Fault {
   readonly ends: CallEnd & { readonly at: NonNullable<CallEnd['at']> }
 }
 
 function isEnding(fault: Fault): fault is EndingFault {
-  return typeof fault.ends !== 'string' && fault.ends.at !== undefined
+  return fault.ends.at !== undefined
 }
 
 const ENDING = ALL_FAULTS.filter(isEnding)
@@ -91,12 +91,12 @@ function faultTable(): string {
 
 function passingFaults(): string {
   return ALL_FAULTS.filter((fault) => !isEnding(fault))
-    .map(({ name, ends }) => listItem(`${name}: ${typeof ends === 'string' ? ends : arrivalText(ends)}`))
+    .map(({ name, ends }) => listItem(`${name}${arrivalText(ends)}`))
     .join('\n')
 }
 
 function arrivalText({ outcome }: CallEnd): string {
-  return outcome === 'REACHABLE' ? 'a call arrives (seen)' : `a call arrives, but it is \`${outcome ?? ''}\` (seen)`
+  return outcome === 'REACHABLE' ? '' : ` (\`${outcome ?? ''}\`)`
 }
 
 function codesAt(station: Station): readonly string[] {

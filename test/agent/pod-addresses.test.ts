@@ -81,6 +81,9 @@ t.test('pods without a Service: what the nodes report, as far as it is one of th
   t.same(reported(report('n1', ['fd00::5', '127.0.0.1', '224.0.0.1', 'x', '10.50.0.0/16'])), [])
   const many = Array.from({ length: 9 }, (_, i) => `172.${16 + i}.0.1`)
   t.notMatch(reported(report('n1', many)).join(), '172.24.', 'at most eight of a node')
+  const silent = { stated: STATED, nodes: NODES, slices: [], routeAgents: [report('n1', ['10.50.3.9'])] }
+  t.equal(podsOutsideRanges({ ...silent, silent: new Set(['n1']) }, newPodAddressMemory()), undefined)
+  t.ok(podsOutsideRanges({ ...silent, silent: new Set(['w']) }, newPodAddressMemory()))
   const both = podsOutsideRanges(
     { stated: STATED, nodes: NODES, slices: [slice('a', ['10.60.0.5'])], routeAgents: [report('n1', ['10.50.0.5'])] },
     newPodAddressMemory(),
@@ -162,6 +165,39 @@ t.test('an agent tells, and takes it back', async (t) => {
   await until('False')
   site.api.put(report('n1', []))
   await until('True')
+})
+
+t.test('what a dead routeagent has reported ends, and that of an earlier release stays', async (t) => {
+  const clock = new FakeClock()
+  const site = new Site(new FakeClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock })
+  await site.join()
+  const reports = (name: string, address: string, atMs?: number): void => {
+    const one = report(name, [address])
+    const time = atMs === undefined ? {} : { podsOutsideTime: new Date(atMs).toISOString() }
+    site.api.put({ ...one, status: { version: '1.0.0', clusters: [], ...one.status, ...time } })
+  }
+  for (const [i, name] of ['dead', 'earlier', 'alive'].entries()) site.api.put(node(name, `192.168.1.${i + 1}`))
+  reports('dead', '10.50.0.5', clock.now())
+  reports('earlier', '10.60.0.5')
+  site.start()
+  t.teardown(() => site.stop())
+  const said = (): string =>
+    findCondition(site.api.get('Cluster', 'paris')?.status?.conditions, 'PodAddresses')?.message ?? '-'
+  const until = (...networks: readonly string[]) =>
+    eventually(
+      async () => {
+        reports('alive', '10.70.0.5', clock.now())
+        await clock.advance(10_000)
+        return said().startsWith(`pods have addresses in ${networks.join(', ')}, outside`)
+      },
+      { intervalMs: 1, deadlineMs: 20_000, say: networks.join() },
+    )
+  await until('10.50.0.0/16', '10.60.0.0/16', '10.70.0.0/16')
+  const startedMs = clock.now()
+  await until('10.60.0.0/16', '10.70.0.0/16')
+  t.ok(clock.now() - startedMs >= 600_000, 'not before it has missed several of its writes')
+  reports('dead', '10.50.0.5', clock.now())
+  await until('10.50.0.0/16', '10.60.0.0/16', '10.70.0.0/16')
 })
 
 t.test('whatever the slices hold: never thrown, never wide', async () => {

@@ -106,6 +106,38 @@ t.test('a drawing from far away to its end', async (t) => {
   t.same([said, browser.resized.size, browser.colourChanges.size], [['ends'], 0, 0])
 })
 
+t.test('rows are painted first: changes are drawn together a frame later', async (t) => {
+  const frames: (() => void)[] = []
+  const frame = (): void => frames.splice(0).forEach((call) => call())
+  const browser = Object.assign(new FakeBrowser(), {
+    requestAnimationFrame: (call: () => void) => void frames.push(call),
+  })
+  const value = signal(1)
+  const said: string[] = []
+  const ref = drawingRef(browser, () =>
+    Promise.resolve(() => ({
+      update: () => void said.push(`draws ${value.value}`),
+      end: () => void said.push('ends'),
+    })),
+  )
+  const { place } = placeOf()
+  ref(place)
+  browser.near[0]?.()
+  await settled()
+  t.same(said.splice(0), ['draws 1'], 'the first one at once')
+  for (value.value = 2; value.value < 5; value.value += 1) frame()
+  t.same(said.splice(0), ['draws 3'], 'the rows of 2 had a frame of their own, and 2 and 3 are drawn together')
+  for (let i = 0; i < 4; i += 1) frame()
+  t.same(said.splice(0), ['draws 5'])
+  for (const call of browser.colourChanges) call()
+  t.same(said.splice(0), ['draws 5'], 'other colours at once')
+  value.value = 6
+  frame()
+  ref(null)
+  frame()
+  t.same([said, frames.length], [['ends'], 0], 'nothing is drawn after its end')
+})
+
 t.test('a place that goes while its script is loaded, and a script that does not come', async (t) => {
   const browser = new FakeBrowser()
   const { promise, resolve } = Promise.withResolvers<Draw>()

@@ -45,7 +45,7 @@ t.test('every fault that is made at sites is in the table', async (t) => {
 
 t.test('where a call ends by a fault fits the list of codes on a way', async (t) => {
   for (const { name, found, ends } of ALL_FAULTS) {
-    const at = typeof ends === 'string' ? undefined : ends.at
+    const { at } = ends
     const [station, code] = at ?? []
     if (station !== undefined && code !== undefined) t.ok(ON_PATH[code]?.at.includes(station), `${name}: ${code}`)
     const breaking = Object.values(found)

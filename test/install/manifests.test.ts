@@ -174,9 +174,9 @@ t.test('each status page has a port of its own, on loopback where the node has t
   t.equal(new Set(Object.values(STATUS_PORTS)).size, Object.keys(STATUS_PORTS).length)
   for (const part of [...MEMBER, 'broker'] as const) {
     const [container] = podOf(part).containers
-    const host = ON_THE_NODE.includes(part) ? '127.0.0.1' : '0.0.0.0'
+    const host = ON_THE_NODE.includes(part) ? '127.0.0.1' : '[::]'
     t.equal(container.args[container.args.indexOf('--status-listen') + 1], `${host}:${STATUS_PORTS[part]}`, part)
-    const { port, host: probed = '0.0.0.0' } = container.readinessProbe.httpGet
+    const { port, host: probed = '[::]' } = container.readinessProbe.httpGet
     t.same([port, probed], [STATUS_PORTS[part], host], `${part}: probe`)
   }
 })

@@ -70,6 +70,8 @@ const VIRTUAL: readonly (readonly [product: string, isLabelled: boolean, given: 
   ['KubeEdge', false, { labels: { 'node-role.kubernetes.io/agent': '' }, taints: ['node-role.kubernetes.io/edge'] }],
   ['KubeEdge', false, { labels: ROLES, nodeInfo: { kubeletVersion: 'v1.28.6-edge' } }],
   ['marked as a virtual node', true, { labels: { 'sealane.io/virtual-node': '' } }],
+  ['marked as a virtual node', true, { labels: { 'sealane.io/machine': 'false' } }],
+  ['Tencent super node', true, { name: 'eklet-1', labels: { 'sealane.io/machine': 'false' } }],
   ['Virtual Kubelet', true, { labels: { type: 'virtual-kubelet' } }],
   ['Virtual Kubelet', true, { labels: { 'virtual-kubelet.io/provider': 'mock' } }],
   ['Virtual Kubelet', false, { taints: ['virtual-kubelet.io/provider'] }],
@@ -152,6 +154,30 @@ t.test('a name, roles or the label of a join alone are no sure sign', async (t) 
   ]
   for (const given of sure) t.equal(isSure({ ...given, name: 'eklet-1' }), true, JSON.stringify(given))
   t.equal(isSure({ labels: mark, taints: ['azure.com/aci'] }), true)
+})
+
+t.test('a label states what a node is, against all signs', async (t) => {
+  const label = (value: string): Labels => ({ 'sealane.io/machine': value })
+  for (const [, , given] of VIRTUAL) {
+    const stated = node({ ...given, labels: { ...given.labels, ...label('true') } })
+    t.strictSame(nodeMachine(stated), { is: 'machine' }, JSON.stringify(given))
+    t.ok(isSelected(machineTerms(), stated.metadata.labels), 'a DaemonSet wants a pod there')
+    for (const value of ['', 'yes', 'TRUE', '__proto__'])
+      if (!Object.hasOwn(given.labels ?? {}, 'sealane.io/machine'))
+        t.equal(nodeMachine(node({ ...given, labels: { ...given.labels, ...label(value) } })).is, 'virtual', value)
+  }
+  for (const given of MACHINES) {
+    const stated = node({ ...given, labels: { ...given.labels, ...label('false') } })
+    t.match(nodeMachine(stated), { is: 'virtual', isLabelled: true, isSure: false }, JSON.stringify(given))
+    t.notOk(isSelected(machineTerms(), stated.metadata.labels))
+  }
+  const odd = { name: 'eklet-1', nodeInfo: { kubeletVersion: 'v1.33.5-acme.7' } }
+  t.match(nodeMachine(node(odd)), { is: 'virtual', onlyBy: 'name' })
+  const notOnlyByName = nodeMachine(node({ ...odd, labels: label('false') }))
+  t.equal(machineText(notOnlyByName), 'a virtual node (Tencent super node)', 'the user has stated it')
+  const windows = { 'kubernetes.io/os': 'windows', ...label('true') }
+  t.match(nodeMachine(node({ labels: windows })), { is: 'other-system', system: 'windows' })
+  t.notOk(isSelected(machineTerms(), windows), 'the label makes no Linux machine of another system')
 })
 
 t.test('machines', async (t) => {

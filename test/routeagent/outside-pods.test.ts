@@ -25,6 +25,17 @@ t.test('reported, kept over a restart, and taken back', async (t) => {
   api.put(podObject('shop/job-2', '10.50.0.4'))
   api.put(podObject('shop/other', '10.60.0.4'))
   await reports('10.50.0.9 10.60.0.4')
+  const writtenMs = (): number => Date.parse(api.get('RouteAgent', 'worker')?.status?.podsOutsideTime ?? '')
+  const firstMs = writtenMs()
+  t.ok(firstMs > 0)
+  let passedMs = 0
+  const again = (): boolean => {
+    machine.clock.jump(30_000)
+    passedMs += 30_000
+    return writtenMs() !== firstMs
+  }
+  await eventually(again, { say: 'writes again' })
+  t.ok(passedMs >= 120_000, `not in every round, but after minutes: ${passedMs} ms`)
 
   await running.stop()
   machine.start(t)
@@ -38,5 +49,6 @@ t.test('reported, kept over a restart, and taken back', async (t) => {
   const milano = cluster('milano', 1, '244.0.0.0/16')
   api.put({ ...milano, spec: { ...milano.spec, podCIDRs: ['10.42.0.0/16', '10.50.0.0/16', '10.60.0.0/16'] } })
   await reports('')
-  t.notOk(Object.hasOwn(api.get('RouteAgent', 'worker')?.status ?? {}, 'podsOutside'))
+  for (const field of ['podsOutside', 'podsOutsideTime'])
+    t.notOk(Object.hasOwn(api.get('RouteAgent', 'worker')?.status ?? {}, field), field)
 })

@@ -18,6 +18,7 @@ import { UserError, formatHostPort } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
 import {
   type Change,
+  type Right,
   type SecretMarkChange,
   type WaitInit,
   applyObjects,
@@ -132,7 +133,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const values = withOptions(withThisRelease(before), chosen)
   const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
   const rights = [...brokerRights(namespace, formOf(values), openshift), ...(moves ? moveRights(namespace) : [])]
-  await checkRights(admin, rights, signal)
+  await checkRights(admin, [...rights, ...mendingRights(earlier, namespace)], signal)
   if (hasState(earlier) && !moves) refuseMove({ title: admin.title, before, values })
   refuseFixed(admin, { earlier, before, values })
   refuseUnknown(admin, earlier, init)
@@ -249,6 +250,16 @@ function reportKept(before: InstallValues, values: InstallValues, say: (text: st
   const changed = changedValues(before, values)
   say(`a broker is already installed: ${changed.length === 0 ? 'its settings are kept' : 'these settings change'}\n`)
   for (const line of changed) say(`  ${line}\n`)
+}
+
+/** The rights to replace pods that are stuck (replaceStuckPods()), and a claim without a volume (dropUselessClaim()). */
+function mendingRights(earlier: InstalledBroker, namespace: string): readonly Right[] {
+  const { statefulSet, claim } = earlier
+  const resources = [
+    ...(statefulSet === undefined ? [] : ['pods']),
+    ...(claim === undefined || isBound(claim) ? [] : ['persistentvolumeclaims']),
+  ]
+  return resources.map((resource) => ({ verb: 'delete', group: '', resource, namespace }))
 }
 
 /**

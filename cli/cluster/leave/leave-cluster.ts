@@ -25,10 +25,17 @@ import { UserError, messageOf, sealaneVersion } from '../../../runtime/runtime.t
 import { createLogger } from '../../../runtime/logging/logging.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
 import { type Discovery, type Lookable, discover, readSnapshot, snapshotReader } from '../../discovery/discovery.ts'
-import { type Missing, imageValues, isRolledOut, partTrouble, rolloutOf } from '../../installation/installation.ts'
+import {
+  type Missing,
+  checkRights,
+  imageValues,
+  isRolledOut,
+  partTrouble,
+  rolloutOf,
+} from '../../installation/installation.ts'
 import { identitySecret } from '../identity-secret.ts'
 import { unwireClusterDns } from '../wire-cluster-dns.ts'
-import { type LeaveClusterInit, removeInstallation, step } from './remove-installation.ts'
+import { type LeaveClusterInit, leaveRights, removeInstallation, step } from './remove-installation.ts'
 
 export const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
@@ -45,6 +52,7 @@ export async function leaveCluster(
     if (absentIsFine) return undefined
     throw new UserError(`${admin.title}: Sealane is not installed`)
   }
+  await checkRights(admin, await leaveRights(admin, discovery, init), signal)
   if (membership === undefined) {
     await takeBackJoin(identitySecret(admin, SYSTEM_NAMESPACE, signal), init)
     await reportForgotten(admin, init)

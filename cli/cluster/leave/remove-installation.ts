@@ -27,7 +27,17 @@ import { UserError } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
 import { type Discovery, advice } from '../../discovery/discovery.ts'
 import { PREFER_LOCAL_REF, isFromJoin, isPreferLocal } from '../prefer-local.ts'
-import { type Missing, type Probe, conditionsOf, selectorText, waitUntil } from '../../installation/installation.ts'
+import {
+  type Missing,
+  type Probe,
+  type Right,
+  applyRights,
+  conditionsOf,
+  departureRights,
+  removalRights,
+  selectorText,
+  waitUntil,
+} from '../../installation/installation.ts'
 
 const OURS = 'sealane.io/v1alpha1'
 const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
@@ -44,6 +54,31 @@ const ALL_VALUES: InstallValues = {
   metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
+/**
+ * The rights that removeInstallation() needs, and the steps before it. With `force`, parts that cannot clean up are
+ * applied again. Kinds that the server does not know have no objects to remove.
+ */
+export async function leaveRights(
+  admin: Pick<ClusterAdmin, 'knows'>,
+  discovery: Discovery,
+  { force, signal }: Pick<LeaveClusterInit, 'force' | 'signal'>,
+): Promise<readonly Right[]> {
+  const { namespace } = DEFAULT_VALUES.member
+  const objects = memberObjects()
+  const pools = advice(discovery).flatMap((one) => one.objects) as ManifestObject[]
+  const known: ManifestObject[] = []
+  for (const object of [...objects, ...pools]) if (await admin.knows(object, signal)) known.push(object)
+  return [
+    ...removalRights(known),
+    ...departureRights(namespace),
+    ...(force ? applyRights(objects.filter(({ kind }) => kind === 'DaemonSet')) : []),
+  ]
+}
+
+function memberObjects(): readonly ManifestObject[] {
+  return planMember(ALL_VALUES).flatMap((part) => part.objects)
+}
+
 /** Removes all objects of a member except the CRDs. Waits until the namespace is gone. */
 export async function removeInstallation(
   admin: ClusterAdmin,
@@ -52,11 +87,7 @@ export async function removeInstallation(
 ): Promise<void> {
   const { signal } = init
   await removePools(admin, discovery, init)
-  await removeObjects(
-    admin,
-    planMember(ALL_VALUES).flatMap((part) => part.objects),
-    init,
-  )
+  await removeObjects(admin, memberObjects(), init)
   for (const kind of ['Gateway', 'RouteAgent', 'Endpoint', 'Cluster', 'Membership']) {
     for (const object of await admin.list(OURS, kind, {}, signal)) {
       await removeOne(admin, { apiVersion: OURS, kind, name: object.metadata.name }, init)

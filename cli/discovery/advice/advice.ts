@@ -1,6 +1,6 @@
 /** Derives advice from a discovery: what Sealane does itself, what the user has to do, and what does not work. Pure. */
 import { parsePrefix } from '../../../model/addresses/addresses.ts'
-import { LABEL_VIRTUAL_NODE, VXLAN_PORT } from '../../../model/model.ts'
+import { LABEL_MACHINE, LABEL_VIRTUAL_NODE, VXLAN_PORT } from '../../../model/model.ts'
 import type { Discovery } from '../discover.ts'
 import type { KubeProxyMode } from '../evidence.ts'
 import type { PlatformKey } from '../platform.ts'
@@ -40,7 +40,7 @@ const MACHINES: Readonly<
   'doubtful-virtual-nodes': {
     about: 'Virtual nodes by name',
     kind: 'instruction',
-    text: `Only name or roles show that these nodes are virtual, and a machine may have these too. So join does not label them, and the DaemonSets want pods there, which may never run. No gateway is put there, and their pods are not waited for. If they are virtual: kubectl label node NODE ${LABEL_VIRTUAL_NODE}=true`,
+    text: `Only name or roles show that these nodes are virtual, and a machine may have these too. So join does not label them, and the DaemonSets want pods there, which may never run. No gateway is put there, and their pods are not waited for. If they are machines: kubectl label node NODE ${LABEL_MACHINE}=true; if they are virtual: ${LABEL_MACHINE}=false`,
   },
   'eks-auto': {
     about: 'EKS Auto Mode',

@@ -1,5 +1,5 @@
 /** The check `failover`: calls go on all the time while a gateway of one side is drained and taken back. */
-import { type Gateway, CONDITION_DRAINED, findCondition } from '../../../model/model.ts'
+import { type Gateway, CONDITION_DRAINED, findCondition, printable } from '../../../model/model.ts'
 import { LABEL_DRAIN } from '../../../model/lanes/lanes.ts'
 import { messageOf, reasonOf } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
@@ -61,7 +61,7 @@ export async function checkFailover({ side, call, way, signal, say }: FailoverIn
     marked.isOurs = true
   }
   try {
-    say(`${way}  drains gateway ${node}\n`)
+    say(`${way}  drains gateway ${printable(node)}\n`)
     await side.drain(node, { signal, beforeMark })
   } catch (error) {
     signal.throwIfAborted()

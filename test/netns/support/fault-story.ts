@@ -77,11 +77,10 @@ export class FaultStory {
   async finds(round: readonly Fault[]): Promise<void> {
     await Promise.all(
       round.map(async ({ name, found, ends }) => {
-        const call = typeof ends === 'string' ? undefined : ends
         const seen = Object.entries(found).map(([place, codes]) => this.#waitFor(place as MachinePath, codes, name))
         // Before the fault is seen, a call arrives anyway.
-        if (call?.at === undefined) await Promise.all(seen)
-        await Promise.all([...seen, ...(call === undefined ? [] : [this.#waitForEnd(call, name)])])
+        if (ends.at === undefined) await Promise.all(seen)
+        await Promise.all([...seen, this.#waitForEnd(ends, name)])
       }),
     )
   }

@@ -46,8 +46,8 @@ export interface Fault {
   readonly name: string
   /** What `sealane diagnose` finds on which machine: the reason codes of all problems, the most important first. */
   readonly found: Partial<Readonly<Record<MachinePath, readonly string[]>>>
-  /** A call that the fault ends, or may be expected to end. A text: why it ends none. */
-  readonly ends: CallEnd | string
+  /** A call that the fault ends, or may be expected to end. */
+  readonly ends: CallEnd
   readonly inject: (world: FaultWorld) => Undo | Promise<Undo>
 }
 

@@ -62,7 +62,7 @@ const KERNELS: readonly Fault[] = [
   {
     name: 'a process may open few files',
     found: { 'milano/gw2': ['FilesNearlyOut'] },
-    ends: 'it is a limit that is near',
+    ends: { from: 'milano/gw2', to: '10.62.1.1', asks: 'roma', outcome: 'REACHABLE' },
     inject: (world) => fewFiles(machineOf(world, 'milano/gw2').pid),
   },
   {
@@ -116,7 +116,7 @@ const SERVICES: readonly (readonly Fault[])[] = [
     {
       name: 'the way to the broker is closed',
       found: { 'paris/gw1': ['BrokerSilent'] },
-      ends: 'members call each other without the broker',
+      ends: { from: 'paris/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
       inject: (world) => firewall(machineOf(world, 'paris/gw1').netns, chain('output', 'tcp dport 7443 drop')),
     },
     {
@@ -179,7 +179,8 @@ const SERVICES: readonly (readonly Fault[])[] = [
       'a Service whose name is too long',
       'milano',
       'NotReadable',
-      'no name of DNS has it',
+      // No name of DNS has it, so no call goes there: others still arrive.
+      { from: 'roma/gw1', to: '10.42.1.1', asks: 'milano', outcome: 'REACHABLE' },
       service('x'.repeat(64), NONE),
     ),
   ],
@@ -251,7 +252,7 @@ const WAYS: readonly (readonly Fault[])[] = [
     {
       name: 'a third of the packets is lost',
       found: { 'paris/gw1': ['LinkLossy'] },
-      ends: 'packets that are lost are sent again',
+      ends: { from: 'paris/gw1', to: '10.62.1.1', asks: 'roma', outcome: 'REACHABLE' },
       inject: ({ internet }) =>
         firewall(internet, chain('forward', `ip daddr ${PARIS} meta l4proto udp numgen random mod 3 == 0 drop`)),
     },
@@ -305,7 +306,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
         'paris/gw1': ['BrokerAddressFailing'],
         'roma/gw1': ['BrokerAddressFailing'],
       },
-      ends: 'members call each other without the broker',
+      ends: { from: 'milano/gw1', to: '10.62.1.1', asks: 'roma', outcome: 'REACHABLE' },
       inject: ({ broker }) => firewall(broker.netns, chain('input', `ip daddr ${SECOND_ADDRESS} tcp dport 7443 drop`)),
     },
   ],
@@ -338,7 +339,7 @@ const BROKERS: readonly (readonly Fault[])[] = [
     {
       name: 'the disk of the broker is slow',
       found: { 'roma/gw1': ['StoreSlow'] },
-      ends: 'members call each other without the broker',
+      ends: { from: 'roma/gw1', to: '10.52.1.1', asks: 'paris', outcome: 'REACHABLE' },
       inject: slowDisk,
     },
   ],
@@ -390,7 +391,8 @@ function conflict(name: string, code: string, first: string, second: string): Fa
   return {
     name,
     found: { 'milano/gw1': [code], 'roma/gw1': [code] },
-    ends: 'the older export counts, and is called',
+    // The older export counts, and both are called. Of these, milano is asked.
+    ends: { from: 'paris/gw1', to: 'db.shop', asks: 'milano', outcome: 'UNDETERMINED' },
     inject: ({ milano, roma }) => {
       milano.write('fault', service('db', first, 'shop', '10.42.1.1'))
       roma.write('fault', service('db', second, 'shop', '10.62.1.1'))

@@ -142,7 +142,7 @@ t.test('who may not install is told before anything is written', async (t) => {
 function rightsFor(objects: readonly ManifestObject[]): readonly string[] {
   const all = objects.flatMap(({ apiVersion, kind, metadata }) => {
     const resource = `${kind.toLowerCase()}s`.replace(/ys$/, 'ies')
-    return ['create', 'patch'].map(
+    return ['get', 'create', 'patch'].map(
       (verb) => `${verb} ${groupOf(apiVersion)} ${resource} in ${metadata.namespace ?? ''}`,
     )
   })
@@ -163,7 +163,8 @@ t.test('the rights are those that the objects take', (t) => {
     secret,
     ...ALL_CRDS.map((crd) => asObject(crd)),
   ]
-  t.strictSame(memberRights(namespace).map(textOf).sort(), [...rightsFor(objects), 'patch  nodes in '].sort())
+  const merged = ['patch  nodes in ', 'patch sealane.io memberships in ']
+  t.strictSame(memberRights(namespace).map(textOf).sort(), [...rightsFor(objects), ...merged].sort())
   const broker = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
   t.strictSame(brokerRights(DEFAULT_VALUES.broker.namespace).map(textOf).sort(), rightsFor(broker))
   t.end()

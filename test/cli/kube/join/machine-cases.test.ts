@@ -108,6 +108,9 @@ t.test(
       { name: 'v1', labels: { [label]: 'join' }, taints: edge },
     )
     t.equal(chosen, 'admiralty-1 edge-1')
+    const stated = { 'sealane.io/machine': 'true' }
+    const two: Given[] = ['eklet-1', 'eklet-2'].map((name) => ({ name, labels: stated, kubelet: 'v1.33.5-acme.7' }))
+    t.equal(joined(...two).chosen, 'eklet-1 eklet-2', 'a label states that they are machines')
     const labels = plan.nodes.filter(({ labels: all }) => Object.hasOwn(all, label))
     t.strictSame(labels, [{ node: 'edge-2', labels: { [label]: null }, annotations: {} }])
   },
@@ -128,7 +131,12 @@ t.test(
     ]
     for (const given of doubtful) {
       const text = report(given)
-      t.match(text, /Virtual nodes by name: .*join does not label them.*kubectl label node NODE .*=true/, given.name)
+      t.match(text, /Virtual nodes by name: .*join does not label them/, given.name)
+      t.match(text, /machines: kubectl label node NODE sealane\.io\/machine=true; if .*sealane\.io\/machine=false/)
+      for (const value of ['true', 'false']) {
+        const stated = { ...given, labels: { ...given.labels, 'sealane.io/machine': value } }
+        t.notMatch(report(stated), /Virtual nodes by name/, `${given.name}: stated ${value}`)
+      }
       t.notMatch(text, /Virtual nodes(:| without a label:)|EKS Fargate:/, given.name)
     }
     const sure = report({ name: 'admiralty-1', labels: { 'sealane.io/virtual-node': 'true' }, kubelet: '' })

@@ -449,6 +449,27 @@ t.test('a second join without flags says what the first one said', (t) => {
   t.end()
 })
 
+t.test('dns listens where its Service may have its address: by IPv6 too in a cluster with IPv6', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const listen = (one: { readonly site: string }) => parseSiteFile('site.yaml', one.site).dns.listen
+  const [ipv4, both] = [['0.0.0.0:5353'], ['0.0.0.0:5353', '[::]:5353']]
+  const first = plan(found, { podCIDRs: ['10.9.0.0/16'], serviceCIDRs: ['10.8.0.0/16'] })
+  t.strictSame(listen(first), ipv4)
+  t.strictSame(listen(plan(found, { podCIDRs: ['fd00:9::/48', '10.9.0.0/16'] })), both)
+  t.strictSame(listen(plan(found, { serviceCIDRs: ['fd00:8::/108'] })), both)
+  const again = (from: string, ...serviceCIDRs: readonly string[]) => {
+    const objects = first.objects.map((object) =>
+      object.metadata.name === 'sealane-site' ? { ...object, data: { 'site.yaml': from } } : object,
+    )
+    const live = new Map(objects.map((object) => [titleOf(refOf(object)), object]))
+    const chosen = { ...NOTHING, podCIDRs: ['10.9.0.0/16'], serviceCIDRs, clusterId: parseClusterId('c1') }
+    return planJoin(found, chosen, DEFAULT_VALUES, { live, asked: {} })
+  }
+  t.strictSame(listen(again(first.site, '10.8.0.0/16', 'fd00:8::/108')), both, 'a cluster that gets IPv6 later')
+  const own = first.site.replace('0.0.0.0:5353', '10.9.0.7:5353')
+  t.strictSame(listen(again(own, '10.8.0.0/16', 'fd00:8::/108')), ['10.9.0.7:5353'], 'what a user wrote stays')
+})
+
 t.test('what is exposed: only stated if asked for, and kept by a second join', async (t) => {
   const found = discover(fixture('kubeadm-flannel'))
   const first = plan(found)

@@ -159,6 +159,33 @@ t.test('mistakes in the site file', (t) => {
       '10.42.0.1:4810',
       ['site.yaml:11:19: spec.dns.listen[0]: expected another port, 10.42.0.1:4810 has that of the overlay'],
     ],
+    ...(
+      [
+        [4498, '4498 is for probes between nodes'],
+        [4499, '4499 is for probes inside lanes'],
+        [4500, '4500 to 4507 are for lanes'],
+        [4507, '4500 to 4507 are for lanes'],
+        [4580, '4580 is for questions to relays'],
+        [4587, '4587 is for questions to relays'],
+      ] as const
+    ).map(([port, why]): (typeof rows)[number] => [
+      `dns at port ${port}`,
+      "'10.42.0.1:53'",
+      `'10.42.0.1:53', '10.42.0.2:${port}'`,
+      [`site.yaml:11:35: spec.dns.listen[1]: expected another port than that of 10.42.0.2:${port}: ${why}`],
+    ]),
+    ...[4497, 4508, 4579, 4588, 4600, 4799].map((port): (typeof rows)[number] => [
+      `dns at port ${port}, which is free where no gateway relays`,
+      '10.42.0.1:53',
+      `10.42.0.1:${port}`,
+      [],
+    ]),
+    [
+      'a hub at a UDP port of lanes takes TCP',
+      '  objects: ./objects\n',
+      "  objects: ./objects\n  hub: { listen: ['10.42.0.2:4500'] }\n",
+      [],
+    ],
     [
       'a hub twice, and at a port of dns',
       '  objects: ./objects\n',
@@ -209,6 +236,21 @@ t.test('mistakes in the site file', (t) => {
     ],
   ]
   for (const [name, from, to, want] of rows) t.strictSame(check(SITE.replace(from, to), NODES), want, name)
+  t.end()
+})
+
+t.test('dns and gateways with ports of their own', (t) => {
+  const site = (listen: string, gateway: string): string[] =>
+    check(SITE.replace('192.0.2.3 }', `192.0.2.3, ${gateway} }`).replace("'10.42.0.1:53'", listen), NODES)
+  const lanes = 'listenPort: 51820, publicPort: 51820'
+  t.strictSame(site("'[fd00::1]:51827'", lanes), [
+    'site.yaml:11:19: spec.dns.listen[0]: expected another port than that of [fd00::1]:51827: 51820 to 51827 are for lanes',
+  ])
+  t.strictSame(site("'10.42.0.1:51828', '10.42.0.1:51819'", lanes), [])
+  t.match(site("'0.0.0.0:4500'", lanes), [/4500 to 4507 are for lanes$/], 'gw1 has the usual ports')
+  t.strictSame(site("'10.42.0.1:4700'", 'relay: true'), [
+    'site.yaml:11:19: spec.dns.listen[0]: expected another port than that of 10.42.0.1:4700: 4600 to 4799 are for relayed packets',
+  ])
   t.end()
 })
 

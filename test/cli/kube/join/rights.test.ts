@@ -1,0 +1,164 @@
+/** Whatever a join or a leave writes, it has asked for the right to do so before its first write. */
+import t, { type Test } from 'tap'
+import { discover } from '../../../../cli/discovery/discover.ts'
+import { readSnapshot, snapshotReader } from '../../../../cli/discovery/read-snapshot.ts'
+import { leaveCluster } from '../../../../cli/cluster/leave/leave-cluster.ts'
+import { applyRights, checkRights, removalRights, rightsBesides } from '../../../../cli/installation/check-rights.ts'
+import { planMember } from '../../../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
+import type { ManifestObject } from '../../../../install/values/manifest.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { messageOf } from '../../../support/failure.ts'
+import { InstallingAdmin } from '../../../support/installing-admin.ts'
+import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { MEMBERSHIP, gateway, join, node } from './joining.ts'
+
+const { signal } = new AbortController()
+
+interface Review {
+  readonly verb: string
+  readonly resource: string
+  readonly namespace: string
+}
+
+/** The rights that were asked for, as `delete deployments in sealane-system`, and how many writes came before. */
+class Reviews {
+  readonly asked = new Set<string>()
+  lateBy = 0
+
+  watch(admin: MemoryAdmin): void {
+    const create = admin.create.bind(admin)
+    admin.create = (object) => {
+      if (object.kind === 'SelfSubjectAccessReview') {
+        const { verb, resource, namespace } = (object['spec'] as { resourceAttributes: Review }).resourceAttributes
+        this.asked.add(`${verb} ${resource} in ${namespace}`)
+        this.lateBy = Math.max(this.lateBy, written(admin).length)
+      }
+      return create(object)
+    }
+  }
+}
+
+const VERBS: Readonly<Record<string, readonly string[]>> = {
+  apply: ['create', 'patch'],
+  merge: ['patch'],
+  remove: ['delete'],
+  create: ['create'],
+  replace: ['create', 'update', 'delete'],
+}
+
+function written({ done }: MemoryAdmin): readonly string[] {
+  return done.filter((line) => !line.endsWith('(dry)'))
+}
+
+/** Each write of `done`, such as `remove Service sealane-system/sealane-console`, as the rights that it takes. */
+function used(admin: MemoryAdmin): readonly string[] {
+  const all = written(admin).flatMap((line) => {
+    const [what = '', kind = '', title = ''] = line.split(' ')
+    // The real one sends nothing about a kind that the server does not know.
+    if (admin.unknown.has(kind)) return []
+    const namespace = title.includes('/') ? title.split('/', 1)[0] : ''
+    const name = kind.toLowerCase()
+    const resource = name.endsWith('s') ? name : `${name}s`.replace(/([^aeiou])ys$/, '$1ies')
+    return (VERBS[what] ?? [what]).map((verb) => `${verb} ${resource} in ${namespace}`)
+  })
+  return [...new Set(all)].sort()
+}
+
+function allAsked(t: Test, admin: MemoryAdmin, { asked, lateBy }: Reviews): void {
+  t.same(
+    used(admin).filter((right) => !asked.has(right)),
+    [],
+  )
+  t.equal(lateBy, 0, 'nothing was written before')
+}
+
+const WITH_CONSOLE = { ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled: true } }
+
+function consoleObjects(): readonly ManifestObject[] {
+  return planMember(WITH_CONSOLE).flatMap(({ name, objects }) => (name === 'console' ? objects : []))
+}
+
+t.test('a join, with and without a console', async (t) => {
+  const world = [node('n1', 'True'), gateway()]
+  const rows = [
+    ['plain', world, {}],
+    ['--console', world, { values: WITH_CONSOLE }],
+    ['--no-console', [...world, ...consoleObjects()], { asked: { console: false } }],
+    ['--prefer-local', world, { preferLocal: true }],
+  ] as const
+  for (const [name, objects, more] of rows) {
+    await t.test(name, async (t) => {
+      const reviews = new Reviews()
+      const { admin } = await join(objects, (one) => reviews.watch(one), more)
+      t.ok(written(admin).length > 20, 'it did install')
+      if (name === '--no-console') t.ok(used(admin).some((right) => right.startsWith('delete deployments')))
+      allAsked(t, admin, reviews)
+    })
+  }
+})
+
+t.test('who may not delete the console changes nothing', async (t) => {
+  const denied = (admin: MemoryAdmin): void => void admin.denied.add('delete deployments').add('delete services')
+  const objects = [node('n1', 'True'), gateway(), ...consoleObjects()]
+  const { admin, outcome } = await join(objects, denied, { asked: { console: false } })
+  t.match(outcome, { message: /this user may not .*delete deployments\.apps/ })
+  t.match(outcome, { message: /this user may not .*delete services/ })
+  t.same(written(admin), [])
+  const stays = await join(objects, denied)
+  t.notMatch(stays.outcome, { message: /may not/ }, 'a join that leaves it takes no such right')
+})
+
+async function leave(change: (admin: MemoryAdmin) => void): Promise<MemoryAdmin> {
+  const objects = planMember(WITH_CONSOLE).flatMap((part) => part.objects)
+  const admin = new InstallingAdmin([MEMBERSHIP, node('n1', 'True'), gateway(), ...objects])
+  change(admin)
+  const discovery = discover(await readSnapshot(snapshotReader(admin.dynamic), signal))
+  const init = { force: true, timeoutMs: 0, clock: new FakeClock(), signal, say: () => undefined }
+  await leaveCluster(admin, discovery, init)
+  return admin
+}
+
+t.test('a leave', async (t) => {
+  const reviews = new Reviews()
+  const admin = await leave((one) => reviews.watch(one))
+  t.ok(used(admin).includes('delete namespaces in '), 'it did remove')
+  allAsked(t, admin, reviews)
+  const denied: MemoryAdmin[] = []
+  const refused = messageOf(
+    leave((one) => {
+      one.denied.add('delete daemonsets')
+      denied.push(one)
+    }),
+  )
+  t.match(await refused, /this user may not delete daemonsets\.apps$/)
+  t.same(denied.flatMap(written), [])
+})
+
+t.test('rights from objects: each once, and asked for once', async (t) => {
+  const objects: ManifestObject[] = [
+    { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'a', namespace: 'x' } },
+    { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'b', namespace: 'x' } },
+    { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'a' } },
+    { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata: { name: 'a', namespace: 'x' } },
+    { apiVersion: 'security.openshift.io/v1', kind: 'SecurityContextConstraints', metadata: { name: 'a' } },
+  ]
+  const rights = removalRights(objects)
+  t.same(
+    rights.map(({ group, resource, namespace = '' }) => [group, resource, namespace].join(' ')),
+    [
+      ' secrets x',
+      'sealane.io gateways ',
+      'networking.k8s.io networkpolicies x',
+      'security.openshift.io securitycontextconstraints ',
+    ],
+  )
+  t.same(rightsBesides([...rights, ...applyRights(objects)], applyRights(objects)), rights)
+  t.same(rightsBesides(rights, rights), [])
+  const admin = new MemoryAdmin()
+  let reviews = 0
+  const create = admin.create.bind(admin)
+  admin.create = (object) => ((reviews += 1), create(object))
+  await checkRights(admin, [...rights, ...rights], signal)
+  t.equal(reviews, rights.length)
+})
