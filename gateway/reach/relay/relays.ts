@@ -59,6 +59,7 @@ import {
   type WebUse,
   isWebPlace,
   planWebUse,
+  webDueMs,
   webSince,
   webWants,
 } from '../web/plan-web-use.ts'
@@ -143,6 +144,7 @@ export class Relays {
   readonly #calls: RelayCalls
   readonly #web: WebRelays
   #webUses: ReadonlyMap<string, WebUse> = new Map()
+  #webDueMs = Infinity
   /** Links that are up over port 443, or left it a short time ago, by linkKey(). */
   #webSince: ReadonlyMap<string, WebSince> = new Map()
   readonly #tries = new ReturnTries()
@@ -238,6 +240,7 @@ export class Relays {
     const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
     this.#stateCosts(world, own, hasRelay ? lanes : [])
     const wants = hasRelay ? this.#choose(world, own, lanes) : []
+    this.#webDueMs = Infinity
     this.#planned = { world, accepted, ports, wants, webLinks: isOffered ? this.#chooseWeb(world, lanes) : [] }
     if (!hasRelay) {
       this.#triesDirect = new Set()
@@ -352,6 +355,7 @@ export class Relays {
     const links = served.filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
+    this.#webDueMs = webDueMs(this.#webUses, nowMs)
     this.#webSince = new Map(
       links.flatMap((link) => {
         const since = webSince(link, this.#webSince.get(link.key), nowMs)
@@ -404,7 +408,7 @@ export class Relays {
   /** Asks for a plan if a move or a statement is due. Returns when to look again, on the monotonic clock. */
   #lookAgain(): number {
     const nowMs = this.#deps.clock.monotonic()
-    const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS)
+    const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS, this.#webDueMs)
     if (nowMs < dueMs) return dueMs
     if (this.#askedAfter === this.#planned) return nowMs + UNPLANNED_AGAIN_MS
     this.#askedAfter = this.#planned
