@@ -9,6 +9,7 @@ import { type TLSSocket, createServer } from 'node:tls'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { BrokerApi } from '../protocol.ts'
 import type { BrokerServiceDeps, FailedCall } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
@@ -55,6 +56,8 @@ export interface ServeBrokerInit {
   readonly logger: Logger
   readonly metrics?: Metrics
   readonly limits?: Partial<ServerLimits>
+  /** Another server on the same port, for clients that ask for HTTP/1.1. Absent: there is none. */
+  readonly shared?: SharedPort | undefined
   /** Called for each call that is refused or fails. */
   readonly onFailed?: (call: FailedCall) => void
 }
@@ -103,6 +106,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     clock,
     metrics,
     limits,
+    shared: init.shared,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
   const drop = (peer: string): void => connections.drop(peer)
@@ -179,7 +183,9 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       await connections.allClosed()
       cancel()
       await Promise.all(ended)
+      const cancelShared = clock.setTimer(limits.graceMs, () => init.shared?.destroyAll())
       await closed
+      cancelShared()
     },
   }
 }
