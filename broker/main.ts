@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { type AdminServer, adminSocket, serveAdmin } from '../protocol/admin/admin.ts'
 import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
+import type { SharedPort } from '../runtime/shared-port/shared-port.ts'
 import { type AdminStates, ServedStates, administration, callerActor } from './admin/admin.ts'
 import { SharedSink, openAuditSink } from './audit/audit.ts'
 import { OtherClustersets } from './other-clustersets.ts'
@@ -18,6 +19,10 @@ export interface BrokerDeps extends ComponentDeps {
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void
   /** Calls back when log files were rotated (SIGHUP), until the returned function is called. */
   readonly onLogsMoved?: (callback: () => void) => () => void
+  /** Another server on the broker's port. Absent: there is none. */
+  readonly shared?: SharedPort
+  /** Called before onListening() with what reads the authorities of all clustersets that are served, in DER. */
+  readonly onAuthorities?: (read: () => readonly Uint8Array[]) => void
 }
 
 /** What of the broker is there while it starts and runs. */
@@ -82,6 +87,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   stack.defer(() => others.close())
   status.turnAway((source) => [first, ...others.served()].some((one) => one.callers.comeByLane(source)))
 
+  deps.onAuthorities?.(() => [first, ...others.served()].flatMap(({ authority }) => authority.tls().ca))
+
   const server = await serveBroker({
     api: first.broker,
     tls: first.authority.tls(),
@@ -97,6 +104,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
       ),
     },
     onFailed: first.onFailed,
+    shared: deps.shared,
   })
   stack.defer(() => server.close())
   first.health.started()

@@ -12,7 +12,7 @@ import { NFT_TABLE_REACH, NFT_TABLE_RELAY } from '../model/model.ts'
 import { FAMILIES } from '../model/addresses/addresses.ts'
 import { isPublicName } from '../model/lanes/lanes.ts'
 import { DEFAULT_LOOP, unlessAborted, untilDone } from '../reconcile/reconcile.ts'
-import { proxyChoice } from '../runtime/proxy/proxy.ts'
+import { proxyChoiceOnCall } from '../runtime/proxy/proxy.ts'
 import { messageOf } from '../runtime/runtime.ts'
 import { Probing, sizeHints, watchSleeping } from './health/health.ts'
 import {
@@ -96,7 +96,7 @@ async function serve(
   const isDown = (): boolean => [...probing.health().values()].some(({ state }) => state !== 'up')
   const name = publicNameOf(deps, config, { isDown, onChange: () => lanes.poke() })
   const publicName = () => name?.view
-  const proxies = deps.proxies ?? proxyChoice(process.env)
+  const proxies = deps.proxies ?? proxyChoiceOnCall(process.env)
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
   const relays = new Relays(deps, { config, metrics, proxies, openSocket, onChange: () => lanes.poke() })
   const onMapping = (): void => {

@@ -152,7 +152,7 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
     args: upArgs('agent'),
     env: [
       NODE_NAME,
-      ...when(values.agent.proxySecret, ...proxyEnv(values.agent.proxySecret)),
+      ...when(values.agent.proxySecret, ...proxyEnv(values.agent.proxySecret, 'required')),
       ...gatewayChoiceEnv(values.gateway),
     ],
     ports: [{ name: 'status', containerPort: STATUS_PORTS.agent }],
@@ -178,14 +178,15 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
 }
 
 /**
- * The proxy in front of the broker. It comes from a Secret, since it may contain a password. The API server of the own
- * cluster is never called through it (kubeapi/kube/server-access.ts).
+ * The proxy in front of the broker and of relays on port 443. It comes from a Secret, since it may contain a password.
+ * The API server of the own cluster is never called through it (kubeapi/kube/server-access.ts). A gateway starts
+ * without the Secret too (`optional`): links that need no proxy must not depend on it.
  */
-function proxyEnv(name: string): readonly unknown[] {
+function proxyEnv(name: string, secret: 'required' | 'optional'): readonly unknown[] {
   const from = (key: string, optional: boolean): unknown => {
     return { name: key, valueFrom: { secretKeyRef: { name, key, ...(optional ? { optional } : {}) } } }
   }
-  return [from(PROXY_ENV, false), from('NO_PROXY', true)]
+  return [from(PROXY_ENV, secret === 'optional'), from('NO_PROXY', true)]
 }
 
 const NODE_ENV = [
@@ -206,7 +207,7 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
       values,
       pod: values.gateway,
       args: upArgs('gateway'),
-      env: NODE_ENV,
+      env: [...NODE_ENV, ...when(values.agent.proxySecret, ...proxyEnv(values.agent.proxySecret, 'optional'))],
       volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
       volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
       // The process hands its lane over to another node before it ends.

@@ -20,6 +20,7 @@ import {
   proofMac,
 } from '../runtime/datagrams/datagrams.ts'
 import type { Gauge, LabelledCounter, Metrics } from '../runtime/metrics/metrics.ts'
+import type { SharedPort } from '../runtime/shared-port/shared-port.ts'
 import { type ComponentDeps, messageOf } from '../runtime/runtime.ts'
 import { type ConnectedEnd, DEFAULT_END_LIMITS, type EndLimits, Ends } from './ends/ends.ts'
 
@@ -31,6 +32,8 @@ export interface RelayConfig {
   /** Reads the authorities of the clustersets that are served, in DER. Called again at intervals. Throws what fails. */
   readonly authorities: () => Promise<readonly Uint8Array[]>
   readonly limits?: Partial<EndLimits>
+  /** A port of this process that a broker serves too. Absent: the relay listens at `host` and `port` itself. */
+  readonly shared?: SharedPort
 }
 
 export interface RelayProgramDeps extends ComponentDeps {
@@ -43,10 +46,15 @@ const PROOF_MS = 5000
 const MOST_UNPROVEN = 256
 /** Until a gateway that is refused has read why. */
 const REFUSED_MS = 1000
+/** How long a gateway that sends far too much has to wait, so that what it sends does not cost the relay its time. */
+const HOLD_MS = 20
 /** How often the authorities are read again: those of a clusterset may change. */
 const AUTHORITIES_MS = 10_000
-/** When gateways are to come again after a stop. */
+/** When the first gateway is to come again after a stop. */
 const AGAIN_MS = 500
+/** The others follow one by one: a handshake takes about as long. All come within SPREAD_MS. */
+const BETWEEN_MS = 2
+const SPREAD_MS = 8000
 /** X25519 keys in SubjectPublicKeyInfo (RFC 8410): what precedes the 32 octets. */
 const SPKI = Buffer.from('302a300506032b656e032100', 'hex')
 
@@ -103,7 +111,7 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
   }
   // Loaded late: ws evaluates Node's HTTP client and server.
   const { serveDatagrams } = await import('../runtime/datagrams/datagram-server.ts')
-  const { host, port, tls } = config
+  const { host, port, tls, shared } = config
   const maxConnections = (config.limits?.ends ?? DEFAULT_END_LIMITS.ends) + MOST_UNPROVEN
   const server = await serveDatagrams({
     clock,
@@ -111,11 +119,12 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
     port,
     ...(tls === undefined ? {} : { tls }),
     maxConnections,
+    shared,
     onPeer,
   })
   deps.onListening?.(server.port)
   status.readiness('relay', () => (authorities.length === 0 ? 'no authority of a clusterset is known' : undefined))
-  logger.info('relay listens', { address: `${host}:${server.port}` })
+  logger.info('relay listens', { address: shared === undefined ? `${host}:${server.port}` : host })
   try {
     for (;;) {
       await clock.sleep(AUTHORITIES_MS, signal).catch(() => undefined)
@@ -131,9 +140,16 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
     }
   } finally {
     server.refuse()
-    await Promise.all([...peers].map((peer) => peer.restarting(AGAIN_MS)))
+    const again = againTimes(peers.size)
+    await Promise.all([...peers].map((peer, i) => peer.restarting(again[i] ?? AGAIN_MS)))
     await server.close()
   }
+}
+
+/** After how many milliseconds each of so many gateways is to come again after a stop. */
+export function againTimes(count: number): readonly number[] {
+  const betweenMs = Math.min(BETWEEN_MS, SPREAD_MS / Math.max(1, count))
+  return Array.from({ length: count }, (_, i) => AGAIN_MS + Math.round(i * betweenMs))
 }
 
 interface PeerDeps extends Pick<ComponentDeps, 'clock' | 'logger'> {
@@ -196,11 +212,14 @@ class Peer {
     } else if (state.t === 'proven') {
       if (frame?.t === 'wants') state.end.want(frame.ends)
       else if (frame?.t === 'datagrams') {
+        let over = 0
         for (const { end, bytes } of frame.datagrams) {
           const outcome = state.end.forward(end, bytes)
           metrics.datagrams.inc({ outcome })
           if (outcome === 'forwarded') metrics.bytes.inc({}, bytes.length)
+          if (outcome === 'memberRate' || outcome === 'relayRate') over++
         }
+        if (over * 2 > frame.datagrams.length) this.#socket.hold(HOLD_MS)
       } else this.refuse('malformed')
     }
   }

@@ -243,7 +243,7 @@ export function addStatusOptions(command: Command): Command {
     .addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
     .option(
       '--proxy-secret <name>',
-      'with --context: a Secret in the namespace of Sealane with HTTPS_PROXY, and optionally NO_PROXY, for the connection of the agent to the broker (default: as installed); "" removes it',
+      'with --context: a Secret in the namespace of Sealane with HTTPS_PROXY, and optionally NO_PROXY, for connections to the broker and to relays on port 443 (default: as installed); "" removes it',
       parsed(parseProxySecret),
     )
 }

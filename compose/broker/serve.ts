@@ -1,4 +1,5 @@
 /** Assembles the broker. Only a few modules connect the command line to a component. */
+import { join } from 'node:path'
 import {
   AUDIT_STDOUT,
   type AuditConfig,
@@ -6,11 +7,15 @@ import {
   type EtcdStoreConfig,
   type SignerConfig,
 } from '../../broker/config/config.ts'
-import { runBroker } from '../../broker/main.ts'
+import { type BrokerDeps, runBroker } from '../../broker/main.ts'
+import { usableRelays } from '../../model/lanes/lanes.ts'
 import type { MemberQuota } from '../../model/model.ts'
-import { calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
+import { parseBrokerAddress } from '../../protocol/protocol.ts'
+import { type ComponentDeps, calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
+import { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import { withProcess } from '../compose.ts'
+import { relayPin, serveRelayHere } from '../relay/relay.ts'
 
 export type { EtcdStoreConfig } from '../../broker/config/config.ts'
 
@@ -29,6 +34,10 @@ export interface BrokerProcessInit {
   readonly approve?: boolean
   readonly defaultAccess?: 'allow' | 'deny'
   readonly relays?: readonly string[]
+  /** Serves a relay on the broker's port too. */
+  readonly relayHere?: boolean
+  /** Called with the addresses of that relay, as members are to call it. */
+  readonly onRelayHere?: (addresses: readonly string[]) => void
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
@@ -45,6 +54,10 @@ export interface BrokerProcessInit {
 }
 
 export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortSignal): Promise<void> {
+  const { relayHere = false, relays = [] } = init
+  const relayState = join(init.state, 'relay')
+  const here = relayHere ? relayAddresses(init.advertise, await relayPin(relayState)) : []
+  if (relayHere) init.onRelayHere?.(here)
   const config = {
     ...DEFAULT_BROKER_CONFIG,
     stateDir: init.state,
@@ -57,7 +70,8 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
-    ...(init.relays === undefined ? {} : { relays: init.relays }),
+    // Stated relays count as they are: brokers that share a store must all state the same.
+    ...(init.relays === undefined && !relayHere ? {} : { relays: relays.length > 0 ? relays : here }),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
@@ -81,13 +95,46 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
         why: messageOf(error),
       }),
     )
+    const until = AbortSignal.any([signal, over.signal])
+    const relay = relayHere ? new RelayHere(deps, relayState, until) : undefined
     try {
-      await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)
+      const parts = { ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}), ...relay?.brokerParts }
+      await runBroker(parts, config, signal)
     } finally {
       over.abort(new Error('the broker has ended'))
-      await calm
+      await Promise.all([calm, relay?.ended])
     }
   })
+}
+
+/** The relay on the broker's port. If it fails, the broker goes on. */
+class RelayHere {
+  readonly brokerParts: Required<Pick<BrokerDeps, 'shared' | 'onAuthorities'>>
+  ended: Promise<void> = Promise.resolve()
+
+  constructor(deps: ComponentDeps, state: string, signal: AbortSignal) {
+    const logger = deps.logger.child({ component: 'relay' })
+    const shared = new SharedPort()
+    const onAuthorities = (authorities: () => readonly Uint8Array[]): void => {
+      this.ended = serveRelayHere({ ...deps, logger }, { state, shared, authorities }, signal).catch((error: unknown) =>
+        logger.error('the relay on this port has ended; the broker goes on', {
+          reason: 'RelayUnreachable',
+          why: messageOf(error),
+        }),
+      )
+    }
+    this.brokerParts = { shared, onAuthorities }
+  }
+}
+
+/** Where members reach a relay that shares the port of a broker with these addresses. */
+export function relayAddresses(advertised: readonly string[], pin: string): readonly string[] {
+  const all = advertised.map((text) => {
+    const { host, port } = parseBrokerAddress(text, '--advertise')
+    const name = host.includes(':') ? `[${host}]` : host
+    return `wss://${name}${port === 443 ? '' : `:${port}`}/#${pin}`
+  })
+  return usableRelays(all)
 }
 
 function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {

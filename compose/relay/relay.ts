@@ -13,7 +13,8 @@ import {
 } from '../../protocol/identity/identity.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { runRelay } from '../../relay/main.ts'
-import { UserError, messageOf, parseHostPort, replaceFile } from '../../runtime/runtime.ts'
+import { type ComponentDeps, UserError, messageOf, parseHostPort, replaceFile } from '../../runtime/runtime.ts'
+import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { withProcess } from '../compose.ts'
 
@@ -36,6 +37,39 @@ export interface RelayProcessInit {
 }
 
 const KEY_FILE = 'relay.key'
+
+/** A relay on the port of a broker, in its process. */
+export interface RelayHereInit {
+  /** Private folder with the key of the relay. */
+  readonly state: string
+  readonly shared: SharedPort
+  /** The authorities of the clustersets that the broker serves, in DER. */
+  readonly authorities: () => readonly Uint8Array[]
+}
+
+/**
+ * What gateways may send through a relay in a broker's process, whose only thread also serves the members: a relay that
+ * is to carry more runs by itself (`sealane relay serve`).
+ */
+const HERE_LIMITS = {
+  ends: 1024,
+  pairBytesPerSecond: 12_500_000,
+  memberBytesPerSecond: 12_500_000,
+  totalBytesPerSecond: 50_000_000,
+}
+
+/** The pin of the relay that has its key in this folder. Makes the key if there is none. Throws UserError. */
+export async function relayPin(state: string): Promise<string> {
+  return (await ownIdentity(state)).pin
+}
+
+/** Serves until the signal. Throws UserError for a key that cannot be used. */
+export async function serveRelayHere(deps: ComponentDeps, init: RelayHereInit, signal: AbortSignal): Promise<void> {
+  const { tls } = await ownIdentity(init.state)
+  const authorities = (): Promise<readonly Uint8Array[]> => Promise.resolve(init.authorities())
+  const config = { host: 'the port of the broker', port: 0, tls, authorities, limits: HERE_LIMITS, shared: init.shared }
+  await runRelay(deps, config, signal)
+}
 
 /** Throws UserError for files that cannot be used. */
 export async function serveRelayProcess(init: RelayProcessInit, signal: AbortSignal): Promise<void> {
@@ -73,6 +107,10 @@ async function identityOf({ tls, plain, state }: RelayProcessInit): Promise<Serv
     }
     throw new UserError(`${tls.key}: expected the key of ${tls.certificate}`)
   }
+  return await ownIdentity(state)
+}
+
+async function ownIdentity(state: string): Promise<Required<Served>> {
   const key = await ownKey(state)
   // The key counts, by its pin. The certificate is made at each start, and lasts longer than a process.
   const nowMs = new SystemClock().now()

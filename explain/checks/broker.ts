@@ -116,6 +116,7 @@ function isOfThisMachine({ probes }: World, holder: string): boolean {
 /** Possible results of a call to the broker from this machine. */
 const CALLED = [
   'ProxyRefused',
+  'ProxyAuthUnsupported',
   'BrokerSilent',
   'BrokerNoTls',
   'BrokerLate',

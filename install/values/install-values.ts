@@ -67,7 +67,7 @@ export interface InstallValues extends MarkValues {
   }
   readonly agent: PodValues & {
     readonly replicas: number
-    /** Name of a Secret with HTTPS_PROXY, and NO_PROXY if needed, for the connection to the broker. Empty: no proxy. */
+    /** Name of a Secret with HTTPS_PROXY, and NO_PROXY if needed, for the broker and for relays. Empty: no proxy. */
     readonly proxySecret: string
   }
   readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }

@@ -355,6 +355,11 @@ export const PROBE_REASONS = {
     todo: "Check `HTTPS_PROXY` and its password, let the proxy CONNECT to the broker's port, or name the broker in `NO_PROXY`.",
     shows: [...DIAGNOSE, 'log of the agent', 'log of the gateway'],
   },
+  ProxyAuthUnsupported: {
+    means: 'The proxy wants NTLM, Negotiate or another scheme. Sealane supports basic authentication only.',
+    todo: 'Let the proxy take a user and password, put a local proxy with this scheme in front, or use `NO_PROXY`.',
+    shows: [...DIAGNOSE, 'log of the agent', 'log of the gateway'],
+  },
   UdpOneWay: {
     means: 'Packets of the links to a cluster pass in one direction only.',
     todo: 'Open the named UDP port in the firewall of the named end.',

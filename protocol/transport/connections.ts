@@ -5,10 +5,12 @@
  * address. An address never excludes a client, because many clusters may share one.
  *
  *   silent ──first bytes──► ready ──its turn──► shaking ──► stranger │ member
+ *      └──for the relay──► shared ──its turn──► handed over (SharedPort)
  */
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
-import type { Clock } from '../../reconcile/reconcile.ts'
+import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
+import type { Owner, SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import { CertificateError, type Peer } from '../protocol.ts'
 import { HandshakeTurns, TICK_MS, comeBackAlert } from './handshake-rate-limiter.ts'
 import { type PeerTrust, type PeerValidation, peerOf, validatePeer } from './peer-check.ts'
@@ -113,6 +115,8 @@ export interface ConnectionLimits {
    */
   readonly handshakesPerSecond: number
   readonly handshakeTimeoutMs: number
+  /** Connections that wait to be handed over to the relay on the same port. */
+  readonly maxShared: number
 }
 
 export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
@@ -125,12 +129,16 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
   maxHandshakes: 1024,
   handshakesPerSecond: 200,
   handshakeTimeoutMs: 10_000,
+  maxShared: 256,
 }
 
 /** Time that a rejected peer has to read the reason. */
 const REFUSED_MS = 1000
 
-type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member'
+/** How many connections go to the relay: its handshakes take time of the same thread, and members come first. */
+const SHARED_RATE: TokenRate = { perSecond: 50, burst: 20 }
+
+type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member' | 'shared'
 
 interface Connection {
   readonly socket: Socket
@@ -140,6 +148,8 @@ interface Connection {
   key: string
   validation: PeerValidation | undefined
   cancelTimer: () => void
+  /** What has arrived before it is known for whom it is. */
+  first: Buffer
 }
 
 export interface ConnectionsInit {
@@ -148,6 +158,8 @@ export interface ConnectionsInit {
   readonly limits: ConnectionLimits
   /** Called to start the handshake of a connection on which data has arrived. */
   readonly startHandshake: (socket: Socket) => void
+  /** Another server on the same port. Absent: there is none. */
+  readonly shared?: SharedPort | undefined
 }
 
 /** The clusterset that a connection is for, among those that the port serves. */
@@ -168,18 +180,22 @@ export class Connections {
   readonly #pools: Readonly<Record<Stage, FairPool<Connection>>>
   readonly #turns: HandshakeTurns
   #cancelTick: (() => void) | undefined
+  readonly #sharedRate: TokenBucket
+  #cancelShared: (() => void) | undefined
   #onEmpty: (() => void) | undefined
 
   constructor(init: ConnectionsInit) {
     const { limits, clock } = init
     this.#init = init
     this.#turns = new HandshakeTurns(clock, limits.handshakesPerSecond)
+    this.#sharedRate = new TokenBucket(clock)
     this.#pools = {
       silent: new FairPool({ total: limits.maxWaiting }),
       ready: new FairPool({ total: limits.maxReady }),
       shaking: new FairPool({ total: limits.maxHandshakes }),
       stranger: new FairPool({ total: limits.maxStrangers }),
       member: new FairPool({ total: limits.maxConnections, perKey: limits.maxConnectionsPerMember }),
+      shared: new FairPool({ total: limits.maxShared }),
     }
   }
 
@@ -194,22 +210,64 @@ export class Connections {
       key: address,
       validation: undefined,
       cancelTimer: () => undefined,
+      first: Buffer.alloc(0),
     }
     this.#byPeer.set(peer, connection)
     this.#expire(connection, this.#init.limits.handshakeTimeoutMs)
     socket.on('error', () => undefined)
     socket.once('close', () => this.#closed(peer, connection))
     this.#place(connection, 'silent', address)
-    socket.once('readable', () => {
+    const onReadable = (): void => {
       if (connection.stage !== 'silent') return
       // A readable socket without data has ended.
       if (socket.readableLength === 0) return void socket.destroy()
+      const owner = this.#ownerOf(connection)
+      if (owner === 'partial') return void socket.once('readable', onReadable)
+      if (owner === 'second') {
+        this.#place(connection, 'shared', address)
+        this.#handOver()
+        return
+      }
       this.#place(connection, 'ready', address)
       this.#giveTurns()
       const shed = this.#pools.ready.size > this.#turns.mostWaiting ? this.#pools.ready.shed() : undefined
       if (shed !== undefined) this.#drop(shed, 'ready')
-    })
+    }
+    socket.once('readable', onReadable)
     this.#count()
+  }
+
+  /** Looks at what has arrived, and leaves it in the socket once the owner is known. */
+  #ownerOf(connection: Connection): Owner {
+    const { shared } = this.#init
+    const { socket } = connection
+    if (shared?.isServed !== true && connection.first.length === 0) return 'first'
+    const chunk = socket.read() as Buffer | null
+    if (chunk !== null) connection.first = Buffer.concat([connection.first, chunk])
+    const owner = shared?.ownerOf(connection.first) ?? 'first'
+    if (owner === 'partial') return owner
+    socket.unshift(connection.first)
+    connection.first = Buffer.alloc(0)
+    return owner
+  }
+
+  /** Hands over those that wait for the other server, one address after the other, at a rate of their own. */
+  #handOver(): void {
+    const { clock, shared } = this.#init
+    const waiting = this.#pools.shared
+    while (waiting.size > 0 && this.#sharedRate.canTake(1, SHARED_RATE)) {
+      const next = waiting.take()
+      if (next === undefined) return
+      this.#sharedRate.take(1, SHARED_RATE)
+      next.cancelTimer()
+      this.#forget(peerText(next.socket), next)
+      shared?.handOver(next.socket)
+    }
+    if (waiting.size === 0) return
+    this.#cancelShared ??= clock.setTimer(TICK_MS, () => {
+      this.#cancelShared = undefined
+      this.#handOver()
+    })
   }
 
   /** Assigns the slot of a connection after its handshake. */
@@ -281,6 +339,10 @@ export class Connections {
   #closed(peer: string, connection: Connection): void {
     connection.cancelTimer()
     this.#pools[connection.stage].delete(connection.key, connection)
+    this.#forget(peer, connection)
+  }
+
+  #forget(peer: string, connection: Connection): void {
     if (this.#byPeer.get(peer) === connection) this.#byPeer.delete(peer)
     this.#count()
     if (this.#byPeer.size === 0) this.#onEmpty?.()

@@ -10,6 +10,7 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import { formatHostPort, listenAt } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { BrokerApi } from '../protocol.ts'
 import type { BrokerServiceDeps, FailedCall } from './broker-service.ts'
 import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS, peerText } from './connections.ts'
@@ -56,6 +57,8 @@ export interface ServeBrokerInit {
   readonly logger: Logger
   readonly metrics?: Metrics
   readonly limits?: Partial<ServerLimits>
+  /** Another server on the same port, for clients that ask for HTTP/1.1. Absent: there is none. */
+  readonly shared?: SharedPort | undefined
   /** Called for each call that is refused or fails. */
   readonly onFailed?: (call: FailedCall) => void
 }
@@ -105,6 +108,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     clock,
     metrics,
     limits,
+    shared: init.shared,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
   const drop = (peer: string): void => connections.drop(peer)
@@ -181,7 +185,9 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       await connections.allClosed()
       cancel()
       await Promise.all(ended)
+      const cancelShared = clock.setTimer(limits.graceMs, () => init.shared?.destroyAll())
       await closed
+      cancelShared()
     },
   }
 }

@@ -138,7 +138,7 @@ async function tunnelTo(init: ProbeInit, signal: AbortSignal): Promise<Socket | 
   } catch (error) {
     if (!(error instanceof ProxyError)) throw error
     const text = `broker at ${formatBrokerAddress(to)}: ${error.message}`
-    throw new BrokerUnreachableError(text, { cause: error, reason: 'ProxyRefused' })
+    throw new BrokerUnreachableError(text, { cause: error, reason: error.reason })
   }
 }
 

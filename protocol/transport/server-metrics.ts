@@ -23,7 +23,7 @@ export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
   const connections = metrics?.gauge({ name: 'sealane_broker_connections', help: 'Open TLS connections.' })
   const dropped = metrics?.counter({
     name: 'sealane_broker_dropped_connections_total',
-    help: 'Connections closed at a limit or timeout, by stage: silent, ready (waiting for the handshake), shaking, stranger, member.',
+    help: 'Connections closed at a limit or timeout, by stage: silent, ready (waiting for the handshake), shaking, stranger, member, shared (waiting for the relay).',
     labels: ['stage'],
   })
   const bytes = metrics?.counter({

@@ -12,6 +12,8 @@ export interface EndLimits {
   /** Octets in a second that one pair sends in one direction, and that all gateways of one member send. */
   readonly pairBytesPerSecond: number
   readonly memberBytesPerSecond: number
+  /** What all gateways send. Absent: no limit, for a relay that shares its process with nothing else. */
+  readonly totalBytesPerSecond?: number
 }
 
 export const DEFAULT_END_LIMITS: EndLimits = {
@@ -29,6 +31,8 @@ const CONNECTS: TokenRate = { perSecond: 2, burst: 32 }
 const WANTS: TokenRate = { perSecond: 5, burst: 10 }
 /** What a datagram costs besides its octets, so that many small ones are not free. */
 const DATAGRAM_COST_BYTES = 64
+/** The same for the relay as a whole: the time of its process goes into datagrams more than into octets. */
+const DATAGRAM_TOTAL_COST_BYTES = 512
 /** Members that are remembered for their rates although they have no gateway here. */
 const MOST_MEMBERS = 4096
 
@@ -48,7 +52,7 @@ export interface EndPort {
   readonly replaced: () => void
 }
 
-export type ForwardOutcome = 'forwarded' | 'notPaired' | 'pairRate' | 'memberRate'
+export type ForwardOutcome = 'forwarded' | 'notPaired' | 'pairRate' | 'memberRate' | 'relayRate'
 
 interface Connected extends ProvenEnd {
   readonly key: string
@@ -75,10 +79,12 @@ export class Ends {
   /** By clusterset and name. */
   readonly #ends = new Map<string, Connected>()
   readonly #members = new Map<string, Member>()
+  readonly #total: TokenBucket
 
   constructor(clock: Pick<Clock, 'monotonic' | 'setTimer'>, limits: EndLimits) {
     this.#clock = clock
     this.#limits = limits
+    this.#total = new TokenBucket(clock)
   }
 
   get count(): number {
@@ -149,11 +155,15 @@ export class Ends {
   }
 
   #forward(end: Connected, to: string, bytes: Buffer): ForwardOutcome {
-    const { pairBytesPerSecond, memberBytesPerSecond } = this.#limits
+    const { pairBytesPerSecond, memberBytesPerSecond, totalBytesPerSecond } = this.#limits
     // First of all: datagrams to ends that are not there cost the relay time too.
     const member = this.#members.get(keyOf(end.clusterset, end.cluster))
     const cost = bytes.length + DATAGRAM_COST_BYTES
     if (member === undefined || !takes(member.bytes, cost, rateOf(memberBytesPerSecond))) return 'memberRate'
+    if (totalBytesPerSecond !== undefined) {
+      const totalCost = bytes.length + DATAGRAM_TOTAL_COST_BYTES
+      if (!takes(this.#total, totalCost, rateOf(totalBytesPerSecond))) return 'relayRate'
+    }
     const far = this.#ends.get(keyOf(end.clusterset, to))
     if (far === undefined || this.#ends.get(end.key) !== end || !arePaired(end, far)) return 'notPaired'
     const rate = end.rates.get(to) ?? new TokenBucket(this.#clock)

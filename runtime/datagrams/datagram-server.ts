@@ -7,6 +7,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { WebSocketServer, type WebSocket } from 'ws'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import type { SharedPort } from '../shared-port/shared-port.ts'
 import { createServer, createServerOverTls } from '../http/http.ts'
 import { listenAt } from '../runtime.ts'
 import { type Frame, MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
@@ -18,6 +19,8 @@ export interface PeerSocket {
    * much unread is cut off.
    */
   send(frame: Frame | Buffer, onSent?: () => void): void
+  /** Reads nothing for some time: the peer has to wait. */
+  hold(ms: number): void
   /** Ends it at once. */
   end(): void
 }
@@ -36,6 +39,8 @@ export interface DatagramServerInit {
   readonly tls?: { readonly certificate: string; readonly key: string }
   /** Most open connections. Further ones are closed at once. */
   readonly maxConnections: number
+  /** Another server of this process accepts, and hands over what is for this one. Absent: it listens itself. */
+  readonly shared?: SharedPort | undefined
   readonly onPeer: (peer: PeerSocket) => PeerEvents
 }
 
@@ -58,7 +63,7 @@ const MAX_UNREAD_BYTES = 2 << 20
 
 /** Resolves when it listens. Throws what listen() throws. */
 export async function serveDatagrams(init: DatagramServerInit): Promise<DatagramServer> {
-  const { clock, tls, maxConnections } = init
+  const { clock, tls, maxConnections, shared } = init
   const options = {
     maxHeaderSize: MAX_HEADER_BYTES,
     noDelay: true,
@@ -94,6 +99,13 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
     clientTracking: true,
     handleProtocols: (protocols) => (protocols.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   })
+  // Node looks for late requests only in servers that listen.
+  const late = new WeakMap<Duplex, () => void>()
+  server.on('secureConnection', (socket: Duplex) => {
+    const cancel = clock.setTimer(REQUEST_MS, () => socket.destroy())
+    late.set(socket, cancel)
+    socket.once('close', cancel)
+  })
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, first: Buffer) => {
     // It stays, as a stream may fail at any time.
     stream.on('error', () => stream.destroy())
@@ -106,22 +118,34 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
       )
       return
     }
+    late.get(stream)?.()
     sockets.handleUpgrade(request, stream, first, (socket) => accept(socket, clock, init.onPeer))
   })
-  await listenAt(server, init)
-  server.on('error', () => undefined)
   const open = new Set<Socket>()
   server.on('connection', (socket) => {
     open.add(socket)
     socket.once('close', () => open.delete(socket))
   })
+  const stopSharing = shared?.serve((socket) => {
+    // The server counts only those that it accepts itself.
+    if (open.size >= maxConnections) {
+      socket.destroy()
+      return
+    }
+    socket.setNoDelay(true)
+    server.emit('connection', socket)
+  })
+  if (stopSharing === undefined) await listenAt(server, init)
+  server.on('error', () => undefined)
   return {
-    port: (server.address() as AddressInfo).port,
+    port: stopSharing === undefined ? (server.address() as AddressInfo).port : init.port,
     refuse: () => {
-      server.close()
+      if (stopSharing === undefined) server.close()
+      else stopSharing()
     },
     close: () =>
       new Promise((resolve) => {
+        stopSharing?.()
         for (const socket of sockets.clients) socket.terminate()
         for (const socket of open) socket.destroy()
         if (server.listening) server.close(() => resolve())
@@ -146,6 +170,11 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
     send: (frame, onSent) => {
       socket.send(Buffer.isBuffer(frame) ? frame : encodeFrame(frame), { binary: true, compress: false }, onSent)
       if (socket.bufferedAmount > MAX_UNREAD_BYTES) socket.terminate()
+    },
+    hold: (ms) => {
+      if (socket.isPaused) return
+      socket.pause()
+      clock.setTimer(ms, () => socket.resume())
     },
     end: () => socket.terminate(),
   })

@@ -3,7 +3,7 @@
  * rules here are those of Go (golang.org/x/net/http/httpproxy), so that kubectl and Sealane take the same way. Pure.
  */
 import { BlockList, isIP, isIPv6 } from 'node:net'
-import { UserError } from '../runtime.ts'
+import { UserError, errorOf } from '../runtime.ts'
 
 export interface Proxy {
   readonly scheme: 'http' | 'https' | 'socks5'
@@ -73,6 +73,21 @@ export function proxyChoice(env: Env, scheme: 'https' | 'http' = 'https'): Proxy
   const proxy = parseProxy(text, field)
   const isExempt = exemptions(either(env, 'NO_PROXY'))
   return (target) => (isOwn(target.host) || isExempt(target) ? undefined : proxy)
+}
+
+/**
+ * The same, but a proxy that cannot be parsed makes each call fail with the UserError, and not the start: a gateway
+ * must run whatever its environment contains, and must not pass by a proxy.
+ */
+export function proxyChoiceOnCall(env: Env): ProxyChoice {
+  try {
+    return proxyChoice(env)
+  } catch (error) {
+    const failure = errorOf(error)
+    return () => {
+      throw failure
+    }
+  }
 }
 
 function either(env: Env, name: string): string {

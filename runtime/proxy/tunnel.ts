@@ -18,11 +18,17 @@ export interface TunnelInit {
   readonly timeoutMs: number
 }
 
+/** `ProxyAuthUnsupported`: the proxy takes no user and password, but only schemes such as NTLM. */
+type ProxyReason = 'ProxyRefused' | 'ProxyAuthUnsupported'
+
 /** The proxy cannot be reached, or does not connect to the server. The message never contains a password. */
 export class ProxyError extends Error {
-  constructor(proxy: Proxy, problem: string, options?: ErrorOptions) {
-    super(`proxy ${proxy.title}: ${problem}`, options)
+  readonly reason: ProxyReason
+  constructor(proxy: Proxy, problem: string, options: ErrorOptions & { readonly reason?: ProxyReason } = {}) {
+    const { reason = 'ProxyRefused', ...rest } = options
+    super(`proxy ${proxy.title}: ${problem}`, rest)
     this.name = 'ProxyError'
+    this.reason = reason
   }
 }
 
@@ -174,9 +180,14 @@ async function connectMethod(conversation: Conversation, proxy: Proxy, to: Proxy
       '\r\n',
     ].join('\r\n'),
   )
-  const status = await conversation.receive(parseStatus)
+  const { status, head } = await conversation.receive(parseAnswer)
   if (status >= 200 && status <= 299) return
   if (status === 407) {
+    const schemes = proxySchemes(head)
+    if (schemes.length > 0 && !schemes.includes('basic')) {
+      const problem = `it wants ${schemes.join(' or ')}, which Sealane does not support: expected basic (status 407)`
+      throw new ProxyError(proxy, problem, { reason: 'ProxyAuthUnsupported' })
+    }
     const what = login === undefined ? 'wants a user and a password' : 'refuses the user or the password'
     throw new ProxyError(proxy, `it ${what} (status 407)`)
   }
@@ -185,14 +196,45 @@ async function connectMethod(conversation: Conversation, proxy: Proxy, to: Proxy
 
 const HEAD_END = '\r\n\r\n'
 
-const parseStatus: Parse<number> = (bytes) => {
+interface Answer {
+  readonly status: number
+  /** The lines of the answer, without the empty one at the end. */
+  readonly head: string
+}
+
+const parseAnswer: Parse<Answer> = (bytes) => {
   const start = bytes.subarray(0, 12).toString('latin1')
   if (!'HTTP/1.'.startsWith(start.slice(0, 7))) throw new Error('its answer is not HTTP')
   const end = bytes.indexOf(HEAD_END)
   if (end < 0) return undefined
   const status = /^HTTP\/1\.[01] ([1-5]\d\d)(?=[ \r])/.exec(bytes.subarray(0, 13).toString('latin1'))?.[1]
   if (status === undefined) throw new Error('its answer is not HTTP')
-  return { value: Number(status), length: end + HEAD_END.length }
+  const head = bytes.subarray(0, end).toString('latin1')
+  return { value: { status: Number(status), head }, length: end + HEAD_END.length }
+}
+
+/** Schemes that a message names, and the longest name of one. */
+const MOST_SCHEMES = 8
+const MAX_SCHEME = 32
+
+/**
+ * The authentication schemes that an answer of a proxy offers (RFC 9110 section 11.7.1), in small letters. Takes the
+ * lines of the answer. A challenge is a scheme, alone or with parameters after a space; parameters alone contain `=`.
+ */
+export function proxySchemes(head: string): readonly string[] {
+  const offers = head
+    .split('\r\n')
+    .flatMap((line) => /^proxy-authenticate:(.*)$/i.exec(line)?.[1] ?? [])
+    // Quoted texts, such as realms, may contain commas.
+    .flatMap((value) => value.replaceAll(/"(?:\\.|[^"\\])*"/g, '""').split(','))
+  const schemes = offers.flatMap((offer) => {
+    const [, scheme, rest = ''] = /^\s*([!#$%&'*+.^_`|~\w-]+)(.*)$/.exec(offer) ?? []
+    const isScheme = scheme !== undefined && scheme.length <= MAX_SCHEME && !/^\s*=/.test(rest)
+    return isScheme ? [scheme.toLowerCase()] : []
+  })
+  // Basic must not be lost behind many others.
+  const known = [...new Set(schemes)].sort((a, b) => Number(b === 'basic') - Number(a === 'basic'))
+  return known.slice(0, MOST_SCHEMES)
 }
 
 const VERSION = 5

@@ -40,6 +40,12 @@ interface Container {
   readonly env?: readonly unknown[]
 }
 
+interface SecretEnv {
+  readonly valueFrom?: {
+    readonly secretKeyRef?: { readonly name: string; readonly key: string; readonly optional?: boolean }
+  }
+}
+
 interface Monitor {
   readonly selector: { readonly matchLabels: Readonly<Record<string, string>> }
   readonly podMetricsEndpoints: readonly object[]
@@ -159,6 +165,30 @@ t.test('each part has the priority class of the values, and none if that is empt
       })
     t.strictSame(pods, Array(MEMBER.length + 3).fill(want), `"${say}"`)
   }
+})
+
+t.test('the proxy of a Secret reaches agent and gateways, and gateways start without the Secret', async (t) => {
+  const names = (values: InstallValues) =>
+    planMember(values)
+      .flatMap(({ objects }) => objects)
+      .filter(({ kind }) => /^(Deployment|DaemonSet)$/.test(kind))
+      .map((object) => {
+        const { template } = object['spec'] as { readonly template: { readonly spec: PodSpec } }
+        const env = (template.spec.containers[0].env ?? []) as readonly SecretEnv[]
+        const refs = env.flatMap(({ valueFrom }) => valueFrom?.secretKeyRef ?? [])
+        return refs.map(({ name, key, optional = false }) => `${name} ${key}${optional ? ' optional' : ''}`)
+      })
+  t.strictSame(names(DEFAULT_VALUES), Array(MEMBER.length).fill([]))
+  const values = { ...DEFAULT_VALUES, agent: { ...DEFAULT_VALUES.agent, proxySecret: 'corporate' } }
+  t.strictSame(
+    new Set(names(values).map((one) => one.join())),
+    new Set([
+      'corporate HTTPS_PROXY,corporate NO_PROXY optional',
+      '',
+      'corporate HTTPS_PROXY optional,corporate NO_PROXY optional',
+    ]),
+  )
+  t.equal(names(values).filter((one) => one.length > 0).length, 2)
 })
 
 t.test('a gateway that is stopped ends before it is killed, however slow all is', async (t) => {

@@ -65,7 +65,7 @@ export interface Site {
 
 export async function startSite(
   by: Authority,
-  init: Partial<Pick<ServeBrokerInit, 'limits' | 'listen' | 'logger' | 'metrics' | 'onFailed'>> = {},
+  init: Partial<Pick<ServeBrokerInit, 'limits' | 'listen' | 'logger' | 'metrics' | 'onFailed' | 'shared'>> = {},
 ): Promise<Site> {
   const api = new FakeBroker()
   const server = await serveBroker({

@@ -1,12 +1,18 @@
 /** A relay on port 443 as gateways and strangers find it. */
-import { randomBytes } from 'node:crypto'
-import { connect } from 'node:net'
+import { createPublicKey, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, connect } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
 import WebSocket from 'ws'
-import { RelayRefusedError, connectRelay } from '../../runtime/datagrams/relay-connection.ts'
+import { RelayRefusedError, connectRelay, pinOf } from '../../runtime/datagrams/relay-connection.ts'
 import { MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../runtime/datagrams/frames.ts'
+import { createServerCertificate } from '../../protocol/identity/x509.ts'
+import { createKey, keyToPem } from '../../protocol/identity/keys.ts'
+import { certificateToPem } from '../../protocol/identity/certificates.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { serveDatagrams } from '../../runtime/datagrams/datagram-server.ts'
+import { againTimes } from '../../relay/main.ts'
 import { DEFAULT_END_LIMITS, Ends } from '../../relay/ends/ends.ts'
 import { eventually } from '../support/eventually.ts'
 import { connectProxy } from '../support/connect-proxy.ts'
@@ -278,4 +284,79 @@ t.test('a peer that never reads is cut off', async (t) => {
   for (let i = 0; i < 2000; i++) socket.send(encodeFrame({ t: 'welcome' }))
   await ended.promise
   socket.terminate()
+})
+
+t.test('after a stop gateways come again one by one, and none late', async (t) => {
+  const rows: readonly (readonly [count: number, last: number])[] = [
+    [1, 500],
+    [2, 502],
+    [100, 698],
+    [4352, 8498],
+    [10_000, 8499],
+  ]
+  t.same(againTimes(0), [])
+  for (const [count, last] of rows) {
+    const times = againTimes(count)
+    t.same([times.length, times[0], times.at(-1)], [count, 500, last])
+    t.ok(times.every((ms, i) => i === 0 || ms >= (times[i - 1] ?? 0)))
+  }
+})
+
+t.test('behind a proxy that ends TLS', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const named = await createServerCertificate(demo, {
+    ...{ clusterset: 'demo', key: createKey(), nowMs: clock.now(), hosts: ['127.0.0.1'] },
+  })
+  const front = createTlsServer(
+    { cert: certificateToPem(named.certificate), key: keyToPem(named.key), ALPNProtocols: ['http/1.1'] },
+    (socket) => {
+      const far = connect(at.port, '127.0.0.1')
+      for (const one of [socket, far]) one.on('error', () => undefined)
+      socket.pipe(far).pipe(socket)
+      socket.once('close', () => far.destroy())
+    },
+  )
+  front.listen(0, '127.0.0.1')
+  await once(front, 'listening')
+  t.teardown(() => front.close())
+  const pin = pinOf(createPublicKey(named.key).export({ type: 'spki', format: 'der' }))
+  const url = new URL(`wss://127.0.0.1:${(front.address() as AddressInfo).port}/`)
+  const [a, b] = [await connected(paris, { url, pin }), await connected(roma, { url, pin })]
+  a.connection.want([roma.name])
+  b.connection.want([paris.name])
+  await eventually(() => a.present().length === 1 && b.present().length === 1, { ...soon, say: 'both are present' })
+  for (let i = 0; i < 60; i++) a.connection.send(roma.name, Buffer.alloc(1000, i))
+  await eventually(() => b.got.length === 60, { ...soon, say: 'all arrive' })
+  for (const one of [a, b]) one.connection.close()
+})
+
+t.test('the relay as a whole gets its rate, however many members send, and one that floods is not read', async (t) => {
+  const time = new FakeClock()
+  const ends = new Ends(time, { ...DEFAULT_END_LIMITS, totalBytesPerSecond: 100_000 })
+  const enter = (name: string) => {
+    const port = { deliver: () => undefined, present: () => undefined, replaced: () => undefined }
+    const end = ends.enter({ clusterset: 'demo', cluster: name, name }, port)
+    if (typeof end === 'string') throw new Error(end)
+    return end
+  }
+  const [a, b, c] = [enter('a'), enter('b'), enter('c')]
+  a.want(['b'])
+  b.want(['a', 'c'])
+  c.want(['b'])
+  const sent = [a, c].flatMap((from) => Array.from({ length: 20 }, () => from.forward('b', Buffer.alloc(488))))
+  t.equal(sent.filter((one) => one === 'forwarded').length, 10)
+  t.equal(sent.filter((one) => one === 'relayRate').length, 30)
+  await time.advance(100)
+  t.equal(b.forward('a', Buffer.alloc(488)), 'forwarded', 'and goes on')
+
+  const at = await relay(t, [demo], { limits: { memberBytesPerSecond: 10_000 } })
+  const [x, y] = [await connected(paris, at), await connected(roma, at)]
+  x.connection.want([roma.name])
+  y.connection.want([paris.name])
+  await eventually(() => x.present().length === 1 && y.present().length === 1, { ...soon, say: 'present' })
+  for (let i = 0; i < 100; i++) x.connection.send(roma.name, Buffer.alloc(1000))
+  await eventually(async () => /outcome="memberRate"[^}]*} \d/.test(await at.metrics()), { ...soon, say: 'dropped' })
+  y.connection.send(paris.name, say('others go on'))
+  await eventually(() => x.got.length === 1, { ...soon, say: 'it arrives' })
+  for (const one of [x, y]) one.connection.close()
 })

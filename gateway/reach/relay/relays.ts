@@ -71,6 +71,7 @@ import {
   type WebUse,
   isWebPlace,
   planWebUse,
+  webDueMs,
   webSince,
   webWants,
 } from '../web/plan-web-use.ts'
@@ -165,6 +166,7 @@ export class Relays {
   readonly #life: NatLife
   #nat: NatView | undefined
   #webUses: ReadonlyMap<string, WebUse> = new Map()
+  #webDueMs = Infinity
   /** Links that are up over port 443, or left it a short time ago, by linkKey(). */
   #webSince: ReadonlyMap<string, WebSince> = new Map()
   readonly #tries = new ReturnTries()
@@ -271,6 +273,7 @@ export class Relays {
     this.#nat = planNat(this.#natFacts(world, own, links), this.#nat)
     const { kind, outside } = this.#nat
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
+    this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
     this.#planned = { world, accepted, ports, wants, webLinks, measuring }
     if (!hasRelay) {
@@ -417,6 +420,7 @@ export class Relays {
     const links = served.filter(({ via }) => via === undefined)
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
+    this.#webDueMs = webDueMs(this.#webUses, nowMs)
     this.#webSince = new Map(
       links.flatMap((link) => {
         const since = webSince(link, this.#webSince.get(link.key), nowMs)
@@ -472,7 +476,7 @@ export class Relays {
   /** Asks for a plan if a move or a statement is due. Returns when to look again, on the monotonic clock. */
   #lookAgain(): number {
     const nowMs = this.#deps.clock.monotonic()
-    const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS)
+    const dueMs = Math.min(this.#moves.dueMs, this.#statedMs + COSTS_EVERY_MS, this.#webDueMs)
     if (nowMs < dueMs) return dueMs
     if (this.#askedAfter === this.#planned) return nowMs + UNPLANNED_AGAIN_MS
     this.#askedAfter = this.#planned

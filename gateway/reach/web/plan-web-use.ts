@@ -67,6 +67,18 @@ export function webWants(
   return wanted.slice(0, MOST_WEB_LINKS)
 }
 
+/**
+ * When the next link is to have a way over port 443 that has none yet: a plan is due then, whether or not anything else
+ * happens. Infinity: none.
+ */
+export function webDueMs(uses: ReadonlyMap<string, WebUse>, nowMs: number): number {
+  const due = [...uses.values()].flatMap(({ downSinceMs }) => {
+    const atMs = downSinceMs === undefined ? nowMs : downSinceMs + WEB_AFTER_MS
+    return atMs > nowMs ? [atMs] : []
+  })
+  return Math.min(Infinity, ...due)
+}
+
 /** Since when a link is over port 443, and whether it was there when it was up last. */
 export interface WebSince {
   readonly sinceMs: number

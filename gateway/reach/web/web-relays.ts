@@ -13,7 +13,7 @@ import {
 } from '../../../runtime/datagrams/datagrams.ts'
 import type { LoopbackPort, RelayConnection } from '../../../runtime/datagrams/datagrams.ts'
 import { ProxyError, type ProxyChoice } from '../../../runtime/proxy/proxy.ts'
-import { messageOf } from '../../../runtime/runtime.ts'
+import { UserError, messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import { parseAddress } from '../../../model/addresses/addresses.ts'
@@ -80,11 +80,18 @@ export class WebRelays {
     const relays = new Map<string, WebRelay>()
     for (const text of addresses) {
       const address = readRelayAddress(text)
-      if (address !== undefined) relays.set(text, this.#relays.get(text) ?? new WebRelay(this.#deps, address))
+      if (address !== undefined) relays.set(text, this.#relays.get(text) ?? this.#relayAt(address))
     }
     for (const [text, relay] of this.#relays) if (!relays.has(text)) relay.close()
     this.#relays = relays
     for (const relay of relays.values()) relay.apply(credentials, links, ports)
+  }
+
+  #relayAt(address: RelayAddress): WebRelay {
+    const relay: WebRelay = new WebRelay(this.#deps, address, (name) =>
+      [...this.#relays.values()].some((one) => one !== relay && one.hears(name)),
+    )
+    return relay
   }
 
   /** Where packets get to far ends that are at the same relay, by linkKey(), in the order of the relays. */
@@ -110,7 +117,12 @@ interface WebPort {
 type State =
   | { readonly t: 'idle' }
   | { readonly t: 'connecting' | 'open'; readonly stop: AbortController; readonly identity: string }
-  | { readonly t: 'waiting'; readonly cancel: () => void }
+  | {
+      readonly t: 'waiting'
+      readonly cancel: () => void
+      /** The ticket that the relay has refused. Absent: it has refused none. */
+      readonly refused?: Buffer
+    }
 
 class WebRelay {
   readonly #deps: WebRelaysDeps
@@ -129,10 +141,13 @@ class WebRelay {
   #heard: readonly string[] = []
   /** Undefined unless those of an earlier connection count too: LOST_MS. */
   #cancelLost: (() => void) | undefined
+  /** Whether another relay has this far end now. */
+  readonly #isElsewhere: (name: string) => boolean
 
-  constructor(deps: WebRelaysDeps, address: RelayAddress) {
+  constructor(deps: WebRelaysDeps, address: RelayAddress, isElsewhere: (name: string) => boolean) {
     this.#deps = deps
     this.#address = address
+    this.#isElsewhere = isElsewhere
     this.#backoff = new Backoff(deps.clock, RETRY)
   }
 
@@ -150,11 +165,20 @@ class WebRelay {
       if (cable !== undefined) wanted.set(key, { cable, name })
     }
     this.#keepPorts(wanted)
+    // The relay may have said that a far end is present while its port was being made.
+    this.#countPresent()
     const state = this.#state
     // A gateway with another identity is another end.
     if ((state.t === 'connecting' || state.t === 'open') && state.identity !== credentials.own.identity) this.#stop()
+    // What the relay has refused is another ticket.
+    if (state.t === 'waiting' && state.refused?.equals(credentials.ticket) === false) this.#stop()
     if (this.#state.t === 'idle') void this.#run(credentials)
     else this.#connection?.want([...this.#byName.keys()])
+  }
+
+  /** Whether this far end is at the relay too, as the present connection says. */
+  hears(name: string): boolean {
+    return this.#connection !== undefined && this.#heard.includes(name)
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {
@@ -217,6 +241,9 @@ class WebRelay {
     const mine: State = { t: 'connecting', stop, identity }
     this.#state = mine
     let waitMs: number
+    let lostMs = LOST_MS
+    let shown: Buffer | undefined
+    let refused: Buffer | undefined
     try {
       // Loaded late: few gateways need WebSockets.
       const { connectRelay } = await import('../../../runtime/datagrams/relay-connection.ts')
@@ -224,7 +251,11 @@ class WebRelay {
       const connection = await connectRelay(
         {
           ...{ clock, proxies, onDropped, url: new URL(url), ...(pin === undefined ? {} : { pin }) },
-          prove: (challenge) => this.#prove(challenge),
+          prove: (challenge) => {
+            const proof = this.#prove(challenge)
+            shown = proof?.ticket
+            return proof
+          },
           onDatagram: ({ end, bytes }: Datagram) => this.#byName.get(end)?.port.send(bytes),
           // It may come together with the welcome, before this function goes on.
           onPresent: (ends) => {
@@ -248,19 +279,25 @@ class WebRelay {
       if (this.#state !== open) return
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
-      waitMs = againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
+      if (againMs === undefined) waitMs = this.#backoff.next()
+      else {
+        waitMs = Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
+        // A relay with many gateways calls them back one by one.
+        lostMs = Math.max(LOST_MS, waitMs + LOST_MS / 2)
+      }
     } catch (error) {
       if (this.#state !== mine) return
       this.#note(reasonOfFailure(error), error)
       waitMs = isRefusal(error) ? REFUSED_MS : this.#backoff.next()
+      if (isRefusal(error)) refused = shown
     }
     this.#connection = undefined
-    this.#lose()
+    this.#lose(lostMs)
     const cancel = clock.setTimer(waitMs * (1 + 0.2 * clock.random()), () => {
       this.#state = { t: 'idle' }
       this.#deps.onDue()
     })
-    this.#state = { t: 'waiting', cancel }
+    this.#state = { t: 'waiting', cancel, ...(refused === undefined ? {} : { refused }) }
   }
 
   #prove(challenge: Challenge): Proof | undefined {
@@ -273,15 +310,21 @@ class WebRelay {
 
   #onPresent(ends: readonly string[]): void {
     this.#heard = ends
-    this.#setPresent(this.#cancelLost === undefined ? ends : [...this.#present, ...ends])
+    this.#countPresent()
   }
 
-  #lose(): void {
+  #countPresent(): void {
+    this.#setPresent(this.#cancelLost === undefined ? this.#heard : [...this.#present, ...this.#heard])
+  }
+
+  /** Links go on at once by another relay that has their far ends too. The others wait for this one. */
+  #lose(forMs: number): void {
     this.#heard = []
-    this.#cancelLost ??= this.#deps.clock.setTimer(LOST_MS, () => {
+    this.#cancelLost ??= this.#deps.clock.setTimer(forMs, () => {
       this.#cancelLost = undefined
       this.#setPresent(this.#heard)
     })
+    this.#setPresent([...this.#present].filter((name) => !this.#isElsewhere(name)))
   }
 
   #setPresent(ends: readonly string[]): void {
@@ -314,7 +357,9 @@ function isRefusal(error: unknown): error is Error & { readonly why: string; rea
 const WRONG_CLOCK_MS = 5 * 60_000
 
 function reasonOfFailure(error: unknown): ReasonCode {
-  if (error instanceof ProxyError) return 'ProxyRefused'
+  if (error instanceof ProxyError) return error.reason
+  // The proxy of the environment cannot be parsed.
+  if (error instanceof UserError) return 'InvalidValue'
   if (!isRefusal(error)) return 'RelayUnreachable'
   if (error.why === 'foreignClusterset') return 'RelayForeignClusterset'
   const isClock = error.why === 'wrongClock' || (error.why === 'expired' && Math.abs(error.aheadMs) > WRONG_CLOCK_MS)

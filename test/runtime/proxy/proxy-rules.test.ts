@@ -1,7 +1,7 @@
 /** Which proxy leads where: a table of variables and servers, with the answers of Go's httpproxy. */
 import fc from 'fast-check'
 import t from 'tap'
-import { parseProxy, proxyChoice } from '../../../runtime/proxy/proxy-rules.ts'
+import { parseProxy, proxyChoice, proxyChoiceOnCall } from '../../../runtime/proxy/proxy-rules.ts'
 
 const PROXY = 'http://proxy.example:3128'
 
@@ -87,3 +87,12 @@ function at(text: string): { host: string; port: number } {
   const [, host = '', port = ''] = /^(.*):(\d+)$/.exec(text) ?? []
   return { host: host.replace(/^\[|\]$/g, ''), port: Number(port) }
 }
+
+t.test('a gateway starts with a proxy that cannot be parsed, and calls nothing', async (t) => {
+  const env = { HTTPS_PROXY: 'gopher://ana:secret@proxy.test' }
+  t.throws(() => proxyChoice(env))
+  const choice = proxyChoiceOnCall(env)
+  t.throws(() => choice({ host: 'relay.test', port: 443 }), { name: 'UserError', message: /^HTTPS_PROXY: expected/ })
+  t.equal(proxyChoiceOnCall({ HTTPS_PROXY: PROXY })({ host: 'relay.test', port: 443 })?.title, PROXY)
+  t.equal(proxyChoiceOnCall({})({ host: 'relay.test', port: 443 }), undefined)
+})

@@ -1,10 +1,11 @@
 /** Connections through real proxies over real sockets, and what a proxy may do wrong. */
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
+import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { parseProxy } from '../../../runtime/proxy/proxy-rules.ts'
-import { type TunnelInit, openTunnel } from '../../../runtime/proxy/tunnel.ts'
+import { type TunnelInit, openTunnel, proxySchemes } from '../../../runtime/proxy/tunnel.ts'
 import { type ConnectProxyInit, type ProxyFault, connectProxy } from '../../support/connect-proxy.ts'
 import { messageOf } from '../../support/failure.ts'
 
@@ -51,6 +52,33 @@ t.test('through each kind of proxy, with and without a password', async (t) => {
   }
 })
 
+t.test('the schemes that a proxy offers', async (t) => {
+  const rows: readonly (readonly [lines: readonly string[], schemes: readonly string[]])[] = [
+    [['Via: NTLM'], []],
+    [['Proxy-Authenticate: NTLM'], ['ntlm']],
+    [['PROXY-AUTHENTICATE:Negotiate oYG2MIGz=='], ['negotiate']],
+    [['Proxy-Authenticate: Basic realm="x, NTLM"'], ['basic']],
+    [['Proxy-Authenticate: Basic realm="a \\"q\\", Digest"'], ['basic']],
+    [['Proxy-Authenticate: Digest realm="x", qop="auth,auth-int", nonce = "y", NTLM'], ['digest', 'ntlm']],
+    [
+      ['Proxy-Authenticate: NTLM', 'Proxy-Authenticate: Basic realm=x'],
+      ['basic', 'ntlm'],
+    ],
+    [['Proxy-Authenticate: '], []],
+    [[`Proxy-Authenticate: ${'x'.repeat(500)}`], []],
+    [['Proxy-Authenticate: \u001b[31mred'], []],
+  ]
+  for (const [lines, schemes] of rows)
+    t.same(proxySchemes(['HTTP/1.1 407 x', ...lines].join('\r\n')), schemes, lines.join())
+  fc.assert(
+    fc.property(fc.array(fc.string()), (texts) => {
+      const lines = texts.map((text) => `Proxy-Authenticate: ${text.replaceAll('\r\n', '')}`)
+      const found = proxySchemes(['HTTP/1.1 407 x', ...lines, 'Proxy-Authenticate: Basic'].join('\r\n'))
+      return found[0] === 'basic' && found.length <= 8 && found.every((one) => /^[\x21-\x7e]{1,32}$/.test(one))
+    }),
+  )
+})
+
 t.test('what is wrong is said, and never the password', async (t) => {
   const to = { host: 'broker.test', port: 7443 }
   const said = async (proxy: { url: string; port: number }, url: string, more: Partial<TunnelInit> = {}) => {
@@ -77,6 +105,21 @@ t.test('what is wrong is said, and never the password', async (t) => {
     const timeoutMs = fault === 'silent' ? 200 : 5000
     t.equal(await said(plain, plain.url, { timeoutMs }), `proxy http://P: ${message}`)
   }
+  const ntlm = 'HTTP/1.1 407 x\r\nProxy-Authenticate: Negotiate\r\nProxy-Authenticate: NTLM'
+  const unsupported = 'it wants negotiate or ntlm, which Sealane does not support: expected basic (status 407)'
+  const both = `${ntlm}\r\nproxy-authenticate: Basic realm="a, b"` as ProxyFault
+  const login = 'it refuses the user or the password (status 407)'
+  for (const [fault, message, reason] of [
+    [ntlm, unsupported, 'ProxyAuthUnsupported'],
+    [both, login, 'ProxyRefused'],
+    ['HTTP/1.1 407 x', login, 'ProxyRefused'],
+  ] as const) {
+    plain.fault = fault
+    t.equal(await said(plain, plain.url), `proxy http://P: ${message}`)
+    await t.rejects(through(plain.url, to), { name: 'ProxyError', reason })
+  }
+  plain.fault = ntlm
+  t.equal(await said(plain, without), `proxy http://P: ${unsupported}`, 'also without a password')
   const socks = await connectProxy(t, { scheme: 'socks5', login: 'ana:secret' })
   t.equal(await said(socks, socks.url.replace('ana:secret@', '')), 'proxy socks5://P: it wants a user and a password')
   t.equal(await said(socks, socks.url.replace('ana:', 'ben:')), 'proxy socks5://P: it refuses the user or the password')

@@ -8,7 +8,7 @@ import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
-import { encodeRelayCosts, relayMark } from '../../../../model/lanes/lanes.ts'
+import { RELAYS_ANNOTATION, encodeRelayCosts, encodeRelayNotice, relayMark } from '../../../../model/lanes/lanes.ts'
 import { Stage } from '../../support/stage.ts'
 import { key, world } from '../../support/worlds.ts'
 
@@ -117,6 +117,23 @@ t.test('a plan that is due is asked for once, while none can be made', async (t)
   await ended
 })
 
+t.test('a link that comes up in no way is looked at again in time for relays on port 443', async (t) => {
+  const notice = encodeRelayNotice({ addresses: ['wss://relay.test/'] })
+  const one = stating({ notice, isHidden: false, romaState: 'down' })
+  const stop = new AbortController()
+  const ended = one.relays.run(stop.signal)
+  one.planned(12)
+  await one.clock.advance(900)
+  const before = one.changes()
+  await one.clock.advance(200)
+  t.equal(one.changes() - before, 1, 'although nothing else happens')
+  one.planned(12)
+  await one.clock.advance(1500)
+  t.equal(one.changes() - before, 1, 'and no more')
+  stop.abort()
+  await ended
+})
+
 t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {
   const stage = new Stage(t)
   stage.start()
@@ -144,12 +161,18 @@ interface Stating {
   /** The link with oslo sleeps. */
   readonly isAsleep: boolean
   readonly roma: object
+  readonly romaState: 'up' | 'down'
+  /** What the agent says of relays on port 443. */
+  readonly notice: string
 }
 
 /** Milano with a link with oslo, which relays, and one with roma. */
-function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stating> = {}) {
+function stating(init: Partial<Stating> = {}) {
+  const { isHidden = true, isAsleep = false, roma = {}, romaState = 'up', notice } = init
   let changes = 0
-  const api = { cache: () => ({ get: () => undefined }) }
+  const membership = { metadata: { annotations: { [RELAYS_ANNOTATION]: notice } }, spec: {} }
+  const get = () => (notice === undefined ? undefined : membership)
+  const api = { cache: (kind: string) => ({ get: kind === 'Membership' ? get : () => undefined }) }
   const clock = new FakeClock()
   const deps = { api, clock, logger: new CapturingLogger(), nft: new FakeNft(), cable: {} }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
@@ -170,7 +193,7 @@ function stating({ isHidden = true, isAsleep = false, roma = {} }: Partial<Stati
     const up = (ms: number) => ({ state: 'up' as const, sinceMs: 0, figures: { rttMs: ms } })
     const health = new Map([
       ['0/oslo', { ...up(rttMs), ...(isAsleep ? { asleep: true as const } : {}) }],
-      ['0/roma', up(3)],
+      ['0/roma', { ...up(3), state: romaState }],
     ])
     const laneStates = new Map([[0, { identity: 'own', links: new Map<string, LinkState>() }]])
     const ends = isHidden ? { nodes: [], lanes: [{ lane: 0, port: 4500 }] } : {}

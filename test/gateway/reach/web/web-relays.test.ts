@@ -3,9 +3,9 @@ import { createSocket } from 'node:dgram'
 import { createPublicKey } from 'node:crypto'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
-import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
+import { WebRelays, type WebRelaysDeps } from '../../../../gateway/reach/web/web-relays.ts'
 import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
 import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
 import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
@@ -13,9 +13,11 @@ import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 import { FRAMES_VERSION, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../../../runtime/datagrams/frames.ts'
+import { proxyChoiceOnCall } from '../../../../runtime/proxy/proxy.ts'
 import { createServerOverTls } from '../../../../runtime/http/http.ts'
 import { pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
 import { authority, clock as realClock, connected, gateway, relay } from '../../../relay/relay-site.ts'
+import { connectProxy } from '../../../support/connect-proxy.ts'
 import { eventually } from '../../../support/eventually.ts'
 
 t.test('the ways to far ends outlast a restart of the relay, for ends that come back', async (t) => {
@@ -156,4 +158,83 @@ t.test('a relay that speaks early, and wants to be called again in weeks', async
   t.same([calls, most, isDue], [1, 1, false])
   await clock.advance(12_000)
   t.equal(isDue, true, 'it is called again soon')
+})
+
+/** What a gateway makes of relays on a clock that does not go on by itself. */
+async function alone(t: Test, more: Partial<WebRelaysDeps> = {}) {
+  const ca = await authority('demo')
+  const [own, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const clock = new FakeClock({ now: realClock.now() })
+  const logger = new CapturingLogger()
+  const web = new WebRelays({
+    ...{ clock, logger, proxies: () => undefined, onDropped: () => undefined },
+    ...{ onChange: () => undefined, onDue: () => undefined },
+    ...more,
+  })
+  t.teardown(() => web.close())
+  const apply = (addresses: readonly string[], ticket = own.ticket): void => {
+    web.apply({
+      links: [{ key: 'paris', remoteLane: 0, identity: paris.identity.toString('base64'), state: 'up' }],
+      own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+      notice: encodeRelayNotice({ addresses, ticket: ticket.toString('base64') }),
+      ports: new Map([[0, 4500]]),
+    })
+  }
+  const places = () => web.places().get('paris') ?? []
+  return { ca, own, paris, clock, logger, apply, places }
+}
+
+const addressOf = ({ url, pin }: { readonly url: URL; readonly pin: string }): string => `${url.href}#${pin}`
+const long = { deadlineMs: 20_000 }
+
+t.test('a link goes on at once by another relay, and waits where there is none', async (t) => {
+  const { ca, own, paris, clock, logger, apply, places } = await alone(t)
+  const [first, second] = [await relay(t, [ca]), await relay(t, [ca])]
+  apply([addressOf(first), addressOf(second)])
+  const ends = [await connected(paris, first), await connected(paris, second)]
+  for (const { connection } of ends) connection.want([own.name])
+  await eventually(() => places().length === 2, { ...long, say: 'paris is at both' })
+  const [, other] = places()
+  await first.stop()
+  await eventually(() => places().length === 1, { ...long, say: 'the way by the first is gone, without any time' })
+  t.same(places(), [other])
+  await second.stop()
+  const lost = () => logger.messages('info').filter((one) => one.includes('has ended'))
+  await eventually(() => lost().length === 2, { ...long, say: 'the second ends too' })
+  t.same(places(), [other], 'it may come again')
+  await clock.advance(3000)
+  t.same(places(), [])
+})
+
+t.test('a ticket that is refused is not shown again soon, and the next one at once', async (t) => {
+  const { ca, own, paris, logger, apply } = await alone(t)
+  const at = await relay(t, [ca])
+  const other = await gateway(ca, 'oslo', { identities: [paris.identity.toString('base64')] })
+  apply([addressOf(at)], other.ticket)
+  await eventually(() => logger.messages('warn').length === 1, { ...long, say: 'it is refused' })
+  apply([addressOf(at)], other.ticket)
+  apply([addressOf(at)], own.ticket)
+  await eventually(() => logger.messages('info').length === 1, { ...long, say: 'it is let in' })
+  t.match(await at.metrics(), /why="notListed"[^}]*} 1\n/)
+})
+
+t.test('a proxy that cannot be used has a reason, and is not passed by', async (t) => {
+  const proxy = await connectProxy(t)
+  proxy.fault = 'HTTP/1.1 407 x\r\nProxy-Authenticate: NTLM'
+  const rows: readonly (readonly [text: string, reason: string])[] = [
+    [proxy.url, 'ProxyAuthUnsupported'],
+    ['http://127.0.0.1:1', 'ProxyRefused'],
+    ['gopher://user:secret@proxy.test', 'InvalidValue'],
+  ]
+  for (const [text, reason] of rows) {
+    const choice = proxyChoiceOnCall({ HTTPS_PROXY: text })
+    // Addresses of this machine are never called through a proxy.
+    const proxies = () => choice({ host: 'relay.test', port: 443 })
+    const { ca, logger, apply } = await alone(t, { proxies })
+    const at = await relay(t, [ca])
+    apply([addressOf(at)])
+    await eventually(() => logger.lines.length > 0, { ...long, say: 'it is reported' })
+    t.match(logger.lines[0], { level: 'warn', fields: { reason } }, text)
+    t.notMatch(JSON.stringify(logger.lines), 'secret')
+  }
 })

@@ -7,6 +7,7 @@ import {
   type WebSince,
   type WebUse,
   planWebUse,
+  webDueMs,
   webSince,
   webWants,
 } from '../../../../gateway/reach/web/plan-web-use.ts'
@@ -63,3 +64,16 @@ t.test(
     t.equal(since(...tried, [999, link('up', web)]), 5, 'a try that failed: the pauses still grow')
   },
 )
+
+t.test('a plan is due when the next link is to have a way', async (t) => {
+  const due = (...steps: readonly (readonly [number, WebLink])[]): number => {
+    let uses: ReadonlyMap<string, WebUse> = new Map()
+    for (const [ms, one] of steps) uses = planWebUse([one], uses, ms)
+    return webDueMs(uses, steps.at(-1)?.[0] ?? 0)
+  }
+  t.equal(due([0, link('up', '192.0.2.1')]), Infinity)
+  t.equal(due([5, link('connecting')]), 5 + WEB_AFTER_MS)
+  t.equal(due([5, link('connecting')], [800, link('connecting')]), 5 + WEB_AFTER_MS)
+  t.equal(due([5, link('connecting')], [5 + WEB_AFTER_MS, link('connecting')]), Infinity, 'it has one')
+  t.equal(due([0, link('up', '127.0.0.1')], [10, link('down')]), Infinity, 'it keeps its way')
+})
