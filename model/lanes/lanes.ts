@@ -134,7 +134,9 @@ export {
   RUNG_TCP_443,
   decodeRelayNotice,
   encodeRelayNotice,
+  mergedRelays,
   readRelayAddress,
+  relayConflict,
   relayName,
   usableRelays,
 } from './relay-address.ts'
