@@ -33,7 +33,8 @@ import { HeardLinks, type LinkHealth, type Probing, sleepRule } from '../health/
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
 import type { PortMappingView, Relays } from '../reach/reach.ts'
-import { planStatus } from './plan-status.ts'
+import { LinkPlaces } from './link-places.ts'
+import { placedLinks, planStatus } from './plan-status.ts'
 
 export interface StatusInit {
   readonly config: GatewayConfig
@@ -44,7 +45,7 @@ export interface StatusInit {
   /** What is known of the public name (PublicName). */
   readonly publicName?: () => PublicNameView | undefined
   /** Relays for links that nothing else reaches. Absent: there are none. */
-  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed'>
+  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed' | 'trips' | 'punched' | 'web'>
   /** What is known of the router in front of this node (PortMappings). */
   readonly portMapping?: () => PortMappingView | undefined
   /** The loop whose state the status reports. */
@@ -69,6 +70,7 @@ export class StatusLoop {
   readonly #drops: DropCounts
   readonly #owners: StaleOwnerGuard
   readonly #heard: HeardLinks
+  readonly #places = new LinkPlaces()
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
 
@@ -118,6 +120,7 @@ export class StatusLoop {
     const sleepBy = sleepRule(config.sleepAfterMs, this.#deps.api.cache('Cluster').list().length)
     probing.measure({ devices: lanes, states: laneStates, askedMs, before }, sleepBy)
     const health = probing.health()
+    this.#places.look(placedLinks(lanes, laneStates, health), clock.now(), clock.monotonic())
     const publicName = this.#init.publicName?.()
     const portMapping = this.#init.portMapping?.()
     const gateway = planStatus({
@@ -137,6 +140,7 @@ export class StatusLoop {
       ...rotationOf(this.#init.rotation?.()),
       ...(publicName === undefined ? {} : { publicName }),
       ...(portMapping === undefined ? {} : { portMapping }),
+      placesOf: (key) => this.#places.of(key),
       ...natOf(this.#init.relays),
       conditions: this.#present()?.status?.conditions ?? [],
     })
@@ -245,8 +249,11 @@ export class StatusLoop {
 
 function natOf(
   relays: StatusInit['relays'],
-): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'whyRelayed'>> {
-  return relays === undefined ? {} : { natMapping: relays.mapping, whyRelayed: (key) => relays.whyRelayed(key) }
+): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'whyRelayed' | 'trips' | 'punched' | 'webRelays'>> {
+  if (relays === undefined) return {}
+  const { mapping: natMapping, web: webRelays } = relays
+  const whyRelayed = (key: string): ReturnType<typeof relays.whyRelayed> => relays.whyRelayed(key)
+  return { natMapping, webRelays, whyRelayed, trips: relays.trips(), punched: relays.punched() }
 }
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {
@@ -257,9 +264,12 @@ function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation
 function lastingText({ status }: Gateway): string {
   const connections = status?.connections.map((connection) => {
     // The message of a connection that is not up contains its duration.
-    return { ...connection, ...MOVING, message: connection.message.replaceAll(/\d+ s\b/g, 's') }
+    const candidates = connection.candidates?.map((one) => ({ ...one, ...MOVING_CANDIDATE }))
+    const message = connection.message.replaceAll(/\d+ s\b/g, 's')
+    return { ...connection, ...MOVING, message, candidates }
   })
-  return JSON.stringify({ ...status, connections })
+  const relays = status?.relays?.map((one) => ({ ...one, rttMs: undefined }))
+  return JSON.stringify({ ...status, connections, relays })
 }
 
 /** Fields that are left out: traffic and measurements. */
@@ -269,6 +279,14 @@ const MOVING = {
   handshakeAgeSeconds: undefined,
   rxBytes: undefined,
   txBytes: undefined,
+}
+
+/** The same of a candidate: `since` stays as long as it is not used. */
+const MOVING_CANDIDATE = {
+  rttMs: undefined,
+  relayRttMs: undefined,
+  loss: undefined,
+  measuredTime: undefined,
 }
 
 /** The time keeps its milliseconds, so that two writes always differ. */
