@@ -1,6 +1,6 @@
 /**
- * How the gateways of a member reach the others: what others see of them, what NATs, routers and relays do, and for each
- * link its rung and why it has no better one. Pure.
+ * How the gateways of a member reach the others: what others see of them, what NATs, routers and relays do, and for
+ * each link its rung and why it has no better one. Pure.
  */
 import {
   CONDITION_NAT_MAPPING,
@@ -21,7 +21,7 @@ import {
   remoteLaneOf,
   whyNotBetter,
 } from '../model/lanes/lanes.ts'
-import { knownReason, reasonRow } from '../model/reasons/reasons.ts'
+import { type ReasonCode, knownReason, reasonRow } from '../model/reasons/reasons.ts'
 import { type Health, diagnoseWorld } from './diagnose-member.ts'
 import { type FactObjects, type Seen, type World, readFacts, worldOf } from './facts/facts.ts'
 
@@ -43,17 +43,17 @@ export interface GatewayReach {
   /** Places at which relays see it, sorted. */
   readonly seenAt: readonly string[]
   /** Whether the NAT in front of it keeps one port for all destinations, if there is one. */
-  readonly nat: Fact
+  readonly nat: ReachFact
   /** Whether a router in front of it maps ports. */
-  readonly mapping: Fact
+  readonly mapping: ReachFact
   /** Whether UDP passes at all. */
-  readonly udp: Fact
+  readonly udp: ReachFact
   readonly relays: readonly KnownRelay[]
   /** The worst first. */
   readonly links: readonly LinkReach[]
 }
 
-export interface Fact {
+export interface ReachFact {
   readonly is: 'yes' | 'no' | 'unknown'
   readonly reason?: string
   readonly why: string
@@ -82,14 +82,15 @@ export function reachReport(facts: unknown): ReachReport {
   const ends = new Map((objects.Endpoint ?? []).map(({ object }) => [object.metadata.name, object]))
   const observedAddress = objects.Membership?.[0]?.object.spec.observedAddress
   const byName = (a: { readonly node: string }, b: { readonly node: string }): number => (a.node < b.node ? -1 : 1)
-  return cleaned({
+  const report: ReachReport = {
     health: diagnoseWorld(world, 'lanes').health,
     takenAt,
     ...(self === undefined ? {} : { cluster: self }),
     ...(observedAddress === undefined ? {} : { observedAddress }),
     gateways: fresh.map((gateway) => gatewayReach(world, ends, gateway)).sort(byName),
     silent: silent.map(({ object }) => object.metadata.name).sort(),
-  })
+  }
+  return cleaned(report) as ReachReport
 }
 
 /** Endpoints by name. */
@@ -113,12 +114,12 @@ function gatewayReach(world: World, ends: Ends, { object }: Seen<FactObjects['Ga
   }
 }
 
-function factOf(condition: ReturnType<typeof findCondition>, otherwise: string): Fact {
+function factOf(condition: ReturnType<typeof findCondition>, otherwise: string): ReachFact {
   if (condition === undefined || condition.status === 'Unknown') return { is: 'unknown', why: otherwise }
   return { is: condition.status === 'True' ? 'yes' : 'no', reason: condition.reason, why: condition.message }
 }
 
-function udpOf(links: readonly LinkReach[], relays: readonly KnownRelay[]): Fact {
+function udpOf(links: readonly LinkReach[], relays: readonly KnownRelay[]): ReachFact {
   const up = links.filter(({ state }) => state === 'up')
   const byUdp = up.find(({ rung }) => rung !== undefined && rung !== RUNG_TCP_443)
   if (byUdp !== undefined) return { is: 'yes', why: `the link to ${byUdp.cluster} is up by UDP` }
@@ -165,7 +166,7 @@ function nextStep(
 }
 
 /** Where another command shows more than the machine of the gateway. */
-const COMMANDS: Readonly<Record<string, string>> = {
+const COMMANDS: Readonly<Partial<Record<ReasonCode, string>>> = {
   RelayedByTopology: 'sealane topology show',
   TransitRelayMissing: 'sealane topology show',
   BothNatsVary: 'sealane show relays',
@@ -184,10 +185,10 @@ function byNeed(a: LinkReach, b: LinkReach): number {
 
 const MAX_TEXT = 600
 
-/** The report with all its texts printable and bounded: names and reasons come from other members, too. */
-function cleaned<T>(value: T): T {
-  if (typeof value === 'string') return fitText(printable(value), MAX_TEXT) as T
-  if (Array.isArray(value)) return value.map(cleaned) as T
+/** A value with all its texts printable and bounded: names and reasons come from other members, too. */
+function cleaned(value: unknown): unknown {
+  if (typeof value === 'string') return fitText(printable(value), MAX_TEXT)
+  if (Array.isArray(value)) return value.map(cleaned)
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, cleaned(one as unknown)])) as T
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, cleaned(one)]))
 }

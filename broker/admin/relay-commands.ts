@@ -108,7 +108,8 @@ function isAddress(text: string): boolean {
 function nameOf(text: string): string {
   const name = hostOf(isAddress(text) || /[/#?@]/.test(text) ? text : `wss://${text}/`)
   if (name !== undefined) return name
-  throw invalid('relay', `relay ${shown(text)}: expected host[:port] as "sealane broker relay list" shows it, or its address`)
+  const expected = 'host[:port] as "sealane broker relay list" shows it, or its address'
+  throw invalid('relay', `relay ${shown(text)}: expected ${expected}`)
 }
 
 function invalid(field: string, text: string): RefusedError {

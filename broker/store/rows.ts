@@ -263,8 +263,8 @@ export interface SettingsRow {
   /** Relays on port 443, as the most recently started broker is configured. Absent: none were ever set. */
   readonly relays?: readonly string[]
   /**
-   * Relays on port 443 that operators have added, in that order. Absent: none ever. Empty: none any more. A replica of an
-   * earlier release keeps them, and states `relays` alone.
+   * Relays on port 443 that operators have added, in that order. Absent: none ever. Empty: none any more. A replica of
+   * an earlier release keeps them, and states `relays` alone.
    */
   readonly addedRelays?: readonly AddedRelay[]
   /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */

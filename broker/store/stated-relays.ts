@@ -12,15 +12,16 @@ export function statedRelays(
 }
 
 /**
- * Throws BrokerConfigError if a relay of the flags has the name of an added one and another address, or if both together
- * are more than MAX_RELAYS.
+ * Throws BrokerConfigError if a relay of the flags has the name of an added one and another address, or if both
+ * together are more than MAX_RELAYS.
  */
 export function checkFlaggedRelays(flagged: readonly string[], settings: Pick<SettingsRow, 'addedRelays'>): void {
   const added = addressesOf(settings)
   const conflict = relayConflict(flagged, added)
   if (conflict !== undefined) {
     const mend = '"sealane broker relay remove" removes that one'
-    throw new BrokerConfigError('relay', conflict.flagged, `another name than ${conflict.added}, which was added; ${mend}`)
+    const expected = `another name than ${conflict.added}, which was added; ${mend}`
+    throw new BrokerConfigError('relay', conflict.flagged, expected)
   }
   const all = new Set([...flagged, ...added])
   if (flagged.length === 0 || all.size <= MAX_RELAYS) return

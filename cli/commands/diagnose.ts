@@ -59,7 +59,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
   )
   const alone = ['context', 'site', 'ask']
   command
-    .addArgument(new Argument('[area]', `${AREAS.join(', ')}, or ${REACH}: how gateways reach the others, and why not better (default: all)`).argParser(parsed(parseArea)))
+    .addArgument(new Argument('[area]', AREA_TEXT).argParser(parsed(parseArea)))
     .addOption(
       new Option('--all-contexts', 'compare all clusters of the kubeconfig in which Sealane is installed')
         .default(false)
@@ -76,7 +76,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
     .addOption(pagesOption())
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())
-    .action(async (area: Asked | undefined, options: DiagnoseOptions) => {
+    .action(async (area: AskedArea | undefined, options: DiagnoseOptions) => {
       try {
         const code = await diagnose(area, options, context, command)
         if (code !== 0) throw new ExitWith(code)
@@ -98,16 +98,17 @@ function sitesOption(): Option {
 
 /** What is asked for besides the areas of checks: a report, with what the checks of the lanes find as its exit code. */
 const REACH = 'reach' as const
-type Asked = Area | typeof REACH
+type AskedArea = Area | typeof REACH
+const AREA_TEXT = `${AREAS.join(', ')}, or ${REACH}: how gateways reach the others, and why not better (default: all)`
 
-function parseArea(text: string): Asked {
+function parseArea(text: string): AskedArea {
   const area = [...AREAS, REACH].find((candidate) => candidate === text)
   if (area === undefined) throw new UserError(`area ${quoted(text)}: expected ${[...AREAS, REACH].join(', ')}`)
   return area
 }
 
 async function diagnose(
-  asked: Asked | undefined,
+  asked: AskedArea | undefined,
   options: DiagnoseOptions,
   context: CommandContext,
   command: Command,
@@ -143,7 +144,11 @@ async function factsOf(
   return openMember({ ...target, pages, timeoutMs, closer }, context, (gather) => gather())
 }
 
-async function showReach(facts: unknown, { output: format }: DiagnoseOptions, context: CommandContext): Promise<number> {
+async function showReach(
+  facts: unknown,
+  { output: format }: DiagnoseOptions,
+  context: CommandContext,
+): Promise<number> {
   const { reachReport } = await import('../../explain/reach-report.ts')
   const { reachDocument, reachText } = await import('../status/reach-text.ts')
   const report = reachReport(facts)

@@ -1,5 +1,5 @@
 /** The text of `sealane diagnose reach`, and of the candidates of a link. Pure. */
-import type { Fact, GatewayReach, LinkReach, ReachReport } from '../../explain/reach-report.ts'
+import type { GatewayReach, LinkReach, ReachFact, ReachReport } from '../../explain/explain.ts'
 import { type KnownRelay, type LinkCandidate, printable } from '../../model/model.ts'
 import type { BetterRung } from '../../model/lanes/lanes.ts'
 import { STATUS_FORMAT } from './status-screen.ts'
@@ -25,7 +25,8 @@ export function reachText(report: ReachReport, wide: boolean): string {
   ].join('')
 }
 
-function gatewayText({ node, seenAt, nat, mapping, udp, relays, links }: GatewayReach, nowMs: number, wide: boolean): string {
+function gatewayText(gateway: GatewayReach, nowMs: number, wide: boolean): string {
+  const { node, seenAt, nat, mapping, udp, relays, links } = gateway
   const shown = wide ? links : links.slice(0, MOST_LINKS)
   const rest = links.length - shown.length
   return [
@@ -44,7 +45,7 @@ function row(name: string, text: string): string {
   return `  ${name.padEnd(18)} ${text}\n`
 }
 
-function factText({ is, reason, why }: Fact): string {
+function factText({ is, reason, why }: ReachFact): string {
   return `${is}${reason === undefined ? '' : ` (${reason})`}: ${why}`
 }
 
@@ -86,8 +87,9 @@ export function candidateText(one: LinkCandidate, nowMs: number): string {
   }
   const when = since === undefined ? '' : state === 'failed' ? `, first ${ago(since)}` : ` ${ago(since)}`
   const why = [reason, note].filter((part) => part !== undefined).join(': ')
+  const name = [kind, relay, at].filter((part) => part !== undefined).join(' ')
   const parts = [
-    `${[kind, relay, at].filter((part) => part !== undefined).join(' ')}: ${state}${when}${why === '' ? '' : ` (${why})`}`,
+    `${name}: ${state}${when}${why === '' ? '' : ` (${why})`}`,
     measuredText(one, ago),
     relayRttMs === undefined ? '' : `${relayRttMs.toFixed(2)} ms to the relay`,
   ]

@@ -1,6 +1,6 @@
 /**
- * What this process has seen at the places of links: at which one a link was up, how good it was there, and where nothing
- * answered. Only a memory: nothing is sent for it.
+ * What this process has seen at the places of links: at which one a link was up, how good it was there, and where
+ * nothing answered. Only a memory: nothing is sent for it.
  */
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../model/addresses/addresses.ts'
 import { type ConnectionState, MAX_LINK_CANDIDATES } from '../../model/model.ts'

@@ -1,4 +1,4 @@
-/** The ways by which the far end of a link may be reached, as the status lists them: used, proven, failed, untried. Pure. */
+/** The ways by which the far end of a link may be reached: used, proven, failed or untried, for the status. Pure. */
 import { type AddressPort, formatAddressPort, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
 import {
   type ConnectionState,
@@ -97,12 +97,18 @@ function candidate({ kind, place, relay, trip }: Way, init: LinkCandidatesInit):
     const { sinceMs, reason } = record.failed
     return { ...base, state: 'failed', since: timeText(sinceMs), reason, ...before }
   }
-  if (trip?.is === 'refuses') return { ...base, state: 'failed', note: noteText(`the relay refuses: ${trip.why ?? ''}`) }
+  if (trip?.is === 'refuses') {
+    return { ...base, state: 'failed', note: noteText(`the relay refuses: ${trip.why ?? ''}`) }
+  }
   if (record?.provenMs !== undefined) return { ...base, state: 'proven', since: timeText(record.provenMs), ...before }
-  return { ...base, state: 'untried', note: noteText(whyUntried(kind, trip, init)), ...before }
+  return { ...base, state: 'untried', note: noteText(whyUntried({ kind, place, trip }, init)), ...before }
 }
 
-function whyUntried(kind: LinkCandidate['kind'], trip: RelayTrip | undefined, { state }: LinkCandidatesInit): string {
+function whyUntried(
+  { kind, place, trip }: Pick<Way, 'kind' | 'place'> & { readonly trip: RelayTrip | undefined },
+  { at, state }: LinkCandidatesInit,
+): string {
+  if (place !== undefined && sameAddressPort(place, at)) return 'it is being called'
   if (trip?.is === 'asking') return 'the relay has not answered yet'
   if (trip !== undefined && !trip.hasFar) return 'the far end is not at this relay'
   if (kind === 'punched') return 'probes pass there, and the link moves'

@@ -410,7 +410,8 @@ function knownRelays({ trips = NO_TRIPS, webRelays = [] }: StatusInit): readonly
     const name = `${trip.relay} ${formatAddress(trip.at.address)}`
     const before = byName.get(name)
     // A relay that answers for one link is there, whatever it says of another one.
-    if (before === undefined || (before.state !== 'answers' && trip.is !== 'asking')) byName.set(name, memberRelay(trip))
+    const isBetter = before === undefined || (before.state !== 'answers' && trip.is !== 'asking')
+    if (isBetter) byName.set(name, memberRelay(trip))
   }
   const members = [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, relay]) => relay)
   const web = webRelays.map(({ name, is, proxy, trouble: failure }): KnownRelay => {

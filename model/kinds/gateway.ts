@@ -42,7 +42,7 @@ type LinkCandidateState = 'in-use' | 'proven' | 'failed' | 'untried'
 const CANDIDATE = map(
   {
     kind: text<LinkCandidateKind>(
-      'What it is: public, private, observed, mapped, called, punched, relay or tcp-443. Later releases may add others.',
+      'public, private, observed, mapped, called, punched, relay or tcp-443; later releases may add others.',
       { maxLength: 31 },
     ),
     at: text('Remote address:port; absent for relays on port 443, and while it is unknown.', {

@@ -26,7 +26,8 @@ export function likelyRungText(gateways: readonly PlannedGateway[]): string {
       return `links will likely be direct: ${printable(node)} has the address ${open}, if its UDP ports are open`
   }
   const own = gateways.flatMap(({ addresses = [] }) => addresses).slice(0, 3)
-  const why = own.length === 0 ? 'no public address is stated' : `only private addresses (${own.map(printable).join(', ')})`
+  const some = own.map(printable).join(', ')
+  const why = own.length === 0 ? 'no public address is stated' : `only private addresses (${some})`
   return (
     `${why}: links will likely be direct with members of the same network, or that can be called from outside; ` +
     'with others punched through the NATs, else relayed if a relay is there'

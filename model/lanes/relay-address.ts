@@ -46,7 +46,7 @@ export function mergedRelays(flagged: readonly string[], added: readonly string[
   return [...flagged, ...more].slice(0, MAX_RELAYS)
 }
 
-/** Two different addresses of one host, the first of `flagged` and the second of `added`. Undefined if there are none. */
+/** Two different addresses of one host, one of `flagged` and one of `added`. Undefined if there are none. */
 export function relayConflict(
   flagged: readonly string[],
   added: readonly string[],

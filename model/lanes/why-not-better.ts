@@ -90,7 +90,8 @@ function whyNotPunched({ conditions, connection: { message, candidates } }: Reac
   const place = candidates?.find(({ kind }) => kind === 'punched')
   if (place?.state === 'failed') return { ...failureOf(place), why: failureText(place) }
   if (nat?.status === 'False') return { reason: nat.reason, why: nat.message }
-  return { why: nat === undefined ? 'no two relays see this gateway, so its NAT is not known' : 'it is being looked for' }
+  if (nat === undefined) return { why: 'no two relays see this gateway, so its NAT is not known' }
+  return { why: 'it is being looked for' }
 }
 
 function ofRelays(candidates: readonly LinkCandidate[] | undefined, kind: 'relay' | typeof RUNG_TCP_443): Why {

@@ -7,7 +7,8 @@ import { type AddressPort, parseAddress } from '../../../model/addresses/address
 import { MAX_LINK_CANDIDATES } from '../../../model/model.ts'
 
 const place = (text: string, port = 4500): AddressPort => ({ address: parseAddress(text), port })
-const [A, B, RELAY, WEB] = [place('198.51.100.7'), place('10.0.0.5'), place('203.0.113.9', 4601), place('127.0.0.1', 999)]
+const [A, B] = [place('198.51.100.7'), place('10.0.0.5')]
+const [RELAY, WEB] = [place('203.0.113.9', 4601), place('127.0.0.1', 999)]
 const START = Date.parse('2026-11-25T12:00:00Z')
 
 const up = (at: AddressPort, more: Partial<PlacedLink> = {}): PlacedLink => ({
@@ -36,7 +37,14 @@ const INIT = { planned: PLANNED, state: 'up', at: B, figures: { rttMs: 3 }, trip
 
 t.test('in use, proven, failed and untried', (t) => {
   const rows: readonly [title: string, links: readonly PlacedLink[], want: object[]][] = [
-    ['only the one in use is known', [up(B)], [{ kind: 'private', state: 'in-use' }, { kind: 'public', state: 'untried' }]],
+    [
+      'only the one in use is known',
+      [up(B)],
+      [
+        { kind: 'private', state: 'in-use' },
+        { kind: 'public', state: 'untried' },
+      ],
+    ],
     [
       'one that carried the link before',
       [up(A), up(B)],

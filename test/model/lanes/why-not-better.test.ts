@@ -5,8 +5,8 @@ import { LINK_RUNGS, whyNotBetter } from '../../../model/lanes/lanes.ts'
 import type { Condition, LinkCandidate } from '../../../model/model.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
 
-const HIDDEN = endpointObject({ candidates: [{ kind: 'observed', address: '198.51.100.7', port: 4500 }] })
-const OPEN = endpointObject({ candidates: [{ kind: 'public', address: '198.51.100.8', port: 4500 }] })
+const HIDDEN = endpointObject({ cluster: 'a', candidates: [{ kind: 'observed', address: '198.51.100.7', port: 4500 }] })
+const OPEN = endpointObject({ cluster: 'b', candidates: [{ kind: 'public', address: '198.51.100.8', port: 4500 }] })
 const AT = '198.51.100.8:4500'
 
 function condition(type: string, status: Condition['status'], reason: string, message: string): Condition {
@@ -45,12 +45,16 @@ t.test('one line for each better rung', (t) => {
     [
       'what was tried and failed, with its code',
       { far: OPEN, ...withCandidates({ kind: 'public', at: AT, ...failed }) },
-      [{ rung: 'direct', reason: 'LaneConnecting', why: `nothing has answered at ${AT} since 2026-11-25T10:00:00Z` }, {}, {}],
+      [
+        { rung: 'direct', reason: 'LaneConnecting', why: `nothing has answered at ${AT} since 2026-11-25T10:00:00Z` },
+        {},
+        {},
+      ],
     ],
     [
       'what was not tried',
-      { far: OPEN, ...withCandidates({ kind: 'public', at: AT, state: 'untried', note: 'the link is up by another way' }) },
-      [{ rung: 'direct', why: `${AT} was not called: the link is up by another way` }, {}, {}],
+      { far: OPEN, ...withCandidates({ kind: 'public', at: AT, state: 'untried', note: 'its turn comes' }) },
+      [{ rung: 'direct', why: `${AT} was not called: its turn comes` }, {}, {}],
     ],
     [
       'the router and the NAT',
