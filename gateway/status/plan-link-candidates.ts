@@ -9,7 +9,7 @@ import {
   printable,
 } from '../../model/model.ts'
 import type { PlannedLink } from '../links/links.ts'
-import { type RelayTrip, isWebPlace } from '../reach/reach.ts'
+import { type RelayTrip, type WebRelayView, isWebPlace } from '../reach/reach.ts'
 import type { PlaceFigures, PlaceRecord } from './link-places.ts'
 
 export interface LinkCandidatesInit {
@@ -27,6 +27,8 @@ export interface LinkCandidatesInit {
   readonly punched?: AddressPort | undefined
   /** What the relays that are asked for this link answer. */
   readonly trips: readonly RelayTrip[]
+  /** The relays on port 443. Absent: none. */
+  readonly webRelays?: readonly WebRelayView[]
 }
 
 /** At most MAX_LINK_CANDIDATES: first the one in use, then places without a relay, best first, then relays. */
@@ -65,7 +67,9 @@ function otherWays({ at, usingRelay, punched, places }: LinkCandidatesInit): rea
   )
 }
 
-function relayWays({ planned: { relayPlaces = [] }, at, usingRelay, trips }: LinkCandidatesInit): readonly Way[] {
+function relayWays(init: LinkCandidatesInit): readonly Way[] {
+  const { state, at, usingRelay, trips, webRelays = [] } = init
+  const { relayPlaces = [], via } = init.planned
   const inUse = usingRelay === undefined || at === undefined ? [] : [{ cluster: usingRelay, at }]
   const bound = [...inUse, ...relayPlaces].map(({ cluster, at: place }): Way => {
     const trip = trips.find((one) => sameAddressPort(one.at, place))
@@ -75,13 +79,19 @@ function relayWays({ planned: { relayPlaces = [] }, at, usingRelay, trips }: Lin
   const others = trips
     .filter((trip) => !bound.some(({ place }) => sameAddressPort(place, trip.at)))
     .map((trip): Way => ({ kind: 'relay', place: trip.at, relay: trip.relay, trip }))
-  return [...bound, ...others]
+  // A link that has a direct way does not ask them.
+  const isAsked = state !== 'up' || usingRelay !== undefined
+  const web = (isAsked && via === undefined ? webRelays : []).filter(
+    ({ name }) => !bound.some(({ relay }) => relay === name),
+  )
+  return [...bound, ...others, ...web.map(({ name }): Way => ({ kind: 'tcp-443', place: undefined, relay: name }))]
 }
 
 function candidate({ kind, place, relay, trip }: Way, init: LinkCandidatesInit): LinkCandidate {
   const { at, state, figures } = init
   const record = place === undefined ? undefined : init.places.get(formatAddressPort(place))
-  const relayRttMs = trip?.rttMs
+  const web = kind === 'tcp-443' ? init.webRelays?.find(({ name }) => name === relay) : undefined
+  const relayRttMs = (trip ?? web)?.rttMs
   const base = {
     kind,
     // Of a relay on port 443 it is a port of this process.
@@ -100,6 +110,9 @@ function candidate({ kind, place, relay, trip }: Way, init: LinkCandidatesInit):
   if (trip?.is === 'refuses') {
     return { ...base, state: 'failed', note: noteText(`the relay refuses: ${trip.why ?? ''}`) }
   }
+  if (place === undefined && web?.trouble !== undefined) {
+    return { ...base, state: 'failed', reason: web.trouble.reason, note: noteText(web.trouble.why) }
+  }
   if (record?.provenMs !== undefined) return { ...base, state: 'proven', since: timeText(record.provenMs), ...before }
   return { ...base, state: 'untried', note: noteText(whyUntried({ kind, place, trip }, init)), ...before }
 }
@@ -111,6 +124,7 @@ function whyUntried(
   if (place !== undefined && sameAddressPort(place, at)) return 'it is being called'
   if (trip?.is === 'asking') return 'the relay has not answered yet'
   if (trip !== undefined && !trip.hasFar) return 'the far end is not at this relay'
+  if (place === undefined) return 'not both ends are at this relay'
   if (kind === 'punched') return 'probes pass there, and the link moves'
   return state === 'up' ? 'the link is up by another way' : 'its turn has not come'
 }

@@ -368,7 +368,7 @@ interface NowOfLink {
 }
 
 function candidatesOf(
-  { placesOf, trips, punched }: StatusInit,
+  { placesOf, trips, punched, webRelays = [] }: StatusInit,
   planned: PlannedLink,
   { state, at, relay, figures }: NowOfLink,
 ): Pick<ConnectionStatus, 'candidates'> {
@@ -377,7 +377,7 @@ function candidatesOf(
   const places = placesOf(key)
   const candidates = linkCandidates({
     ...{ planned, state, at, figures, places, punched: punched?.get(key), trips: trips?.get(key) ?? [] },
-    ...relay,
+    ...{ ...relay, webRelays },
   })
   return candidates.length === 0 ? {} : { candidates }
 }
@@ -414,12 +414,13 @@ function knownRelays({ trips = NO_TRIPS, webRelays = [] }: StatusInit): readonly
     if (isBetter) byName.set(name, memberRelay(trip))
   }
   const members = [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, relay]) => relay)
-  const web = webRelays.map(({ name, is, proxy, trouble: failure }): KnownRelay => {
+  const web = webRelays.map(({ name, is, proxy, rttMs, trouble: failure }): KnownRelay => {
     return {
       name: fitText(name, MAX_NAME),
       state: is,
       ...(proxy === undefined ? {} : { proxy: fitText(printable(proxy), MAX_PROXY) }),
       ...(failure === undefined ? {} : { reason: failure.reason, note: noteText(failure.why) }),
+      ...(rttMs === undefined ? {} : { rttMs: roundedMs(rttMs) }),
     }
   })
   return [...members.slice(0, MAX_STATUS_RELAYS - Math.min(web.length, MAX_RELAYS)), ...web.slice(0, MAX_RELAYS)]
@@ -438,8 +439,12 @@ function memberRelay({ relay, at, is, seen: seenAt, why, rttMs }: RelayTrip): Kn
     state: is === 'bound' ? 'answers' : is,
     ...(seenAt === undefined ? {} : { seenAt: formatAddressPort(seenAt) }),
     ...(why === undefined ? {} : { note: noteText(why) }),
-    ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
+    ...(rttMs === undefined ? {} : { rttMs: roundedMs(rttMs) }),
   }
+}
+
+function roundedMs(ms: number): number {
+  return Math.round(ms * 100) / 100
 }
 
 function noteText(text: string): string {

@@ -7,13 +7,14 @@ import {
   type ConditionFinding,
   type ConnectionStatus,
   type Gateway,
+  type KnownRelay,
   MEMBERSHIP_NAME,
   endpointName,
   isNodeOfSite,
   ownedByNode,
   sameOwners,
 } from '../../model/model.ts'
-import { LINK_RUNGS, type LinkRung, linkRung, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { LINK_RUNGS, type LinkRung, RUNG_TCP_443, linkRung, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { isNotFound } from '../../kernel/kernel.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
@@ -229,6 +230,7 @@ export class StatusLoop {
       if (rung !== undefined) counts.set(rung, (counts.get(rung) ?? 0) + 1)
     }
     for (const [rung, count] of counts) metrics.links.set(count, { rung })
+    countRelays(metrics.relays, gateway.status?.relays ?? [])
     for (const connection of gateway.status?.connections ?? []) {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
@@ -244,6 +246,16 @@ export class StatusLoop {
       receivedBytes.set(connection.rxBytes, labels)
       sentBytes.set(connection.txBytes, labels)
     }
+  }
+}
+
+/** By what they carry and by state: both are words of this release. */
+function countRelays(gauge: GatewayMetrics['relays'], relays: readonly KnownRelay[]): void {
+  gauge.reset()
+  for (const [state, ofState] of Map.groupBy(relays, (relay) => relay.state)) {
+    const datagrams = ofState.filter(({ at }) => at !== undefined).length
+    if (datagrams > 0) gauge.set(datagrams, { carries: 'datagrams', state })
+    if (ofState.length > datagrams) gauge.set(ofState.length - datagrams, { carries: RUNG_TCP_443, state })
   }
 }
 

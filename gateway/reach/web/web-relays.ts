@@ -58,6 +58,8 @@ export interface WebRelayView {
   readonly is: 'connected' | 'connecting' | 'waiting' | 'idle'
   /** The proxy through which it is called: scheme, host and port. */
   readonly proxy?: string
+  /** From this node to the relay, in milliseconds. Absent: it has answered no ping. */
+  readonly rttMs?: number
   /** The last failure, until a call succeeds. */
   readonly trouble?: { readonly reason: ReasonCode; readonly why: string }
 }
@@ -184,10 +186,12 @@ class WebRelay {
   view(): WebRelayView {
     const { t } = this.#state
     const proxy = this.#proxyTitle()
+    const rttMs = this.#connection?.rttMs
     return {
       name: relayName(this.#address),
       is: t === 'open' ? 'connected' : t,
       ...(proxy === undefined ? {} : { proxy }),
+      ...(rttMs === undefined ? {} : { rttMs }),
       ...(this.#failure === undefined ? {} : { trouble: this.#failure }),
     }
   }

@@ -119,6 +119,17 @@ t.test('relays, by their names and what they answer', (t) => {
     { relay: 'bonn', state: 'failed', note: 'the relay refuses: full?[2J' },
   ])
   t.equal(found.length, 6)
+  const trouble = { reason: 'RelayUnreachable', why: 'no answer' } as const
+  const webRelays = [
+    { name: 'tcp-443 relay.example', is: 'connected', rttMs: 40 },
+    { name: 'tcp-443 far.example', is: 'waiting', trouble },
+  ] as const
+  const web = linkCandidates({ ...init, places: new Map(), webRelays }).filter(({ kind }) => kind === 'tcp-443')
+  t.match(web, [
+    { relay: 'tcp-443 relay.example', state: 'untried', relayRttMs: 40 },
+    { relay: 'tcp-443 far.example', state: 'failed', reason: 'RelayUnreachable', note: 'no answer' },
+  ])
+  t.equal(linkCandidates({ ...INIT, places: new Map(), webRelays }).length, 2, 'not of a direct link')
   t.end()
 })
 
