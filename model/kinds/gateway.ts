@@ -36,13 +36,14 @@ const LANE = map(
 )
 
 /** public, private, observed: as the far end states it. called: the far end called from there. relay: a member's. */
-type LinkCandidateKind = 'public' | 'private' | 'observed' | 'mapped' | 'called' | 'punched' | 'relay' | 'tcp-443'
+type LinkCandidateKind =
+  'public' | 'private' | 'observed' | 'loadBalancer' | 'mapped' | 'called' | 'punched' | 'relay' | 'tcp-443'
 type LinkCandidateState = 'in-use' | 'proven' | 'failed' | 'untried'
 
 const CANDIDATE = map(
   {
     kind: text<LinkCandidateKind>(
-      'public, private, observed, mapped, called, punched, relay or tcp-443; later releases may add others.',
+      'public, private, observed, loadBalancer, mapped, called, punched, relay or tcp-443; later releases may add others.',
       { maxLength: 31 },
     ),
     at: text('Remote address:port; absent for relays on port 443, and while it is unknown.', {

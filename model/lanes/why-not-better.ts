@@ -60,9 +60,12 @@ function reasonIn(message: string, codes: readonly string[]): string | undefined
   return codes.find((code) => message.includes(`${code}: `))
 }
 
+/** Kinds of addresses that a far end states. */
+const STATED: ReadonlySet<LinkCandidate['kind']> = new Set(['public', 'private', 'observed', 'loadBalancer'] as const)
+
 function whyNotDirect({ connection: { candidates }, own, far }: ReachOfLink): Why {
   const isOut = (end: Endpoint | undefined): boolean => end !== undefined && isHidden(end.spec.candidates)
-  const places = candidates?.filter(({ kind }) => kind === 'public' || kind === 'private' || kind === 'observed') ?? []
+  const places = candidates?.filter(({ kind }) => STATED.has(kind)) ?? []
   const failed = places.find(({ state }) => state === 'failed')
   const hidden = isOut(own) && isOut(far)
   const neither = hidden ? 'neither gateway can be called from outside, as far as is known' : undefined

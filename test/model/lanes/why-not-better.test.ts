@@ -9,7 +9,7 @@ const HIDDEN = endpointObject({ cluster: 'a', candidates: [{ kind: 'observed', a
 const OPEN = endpointObject({ cluster: 'b', candidates: [{ kind: 'public', address: '198.51.100.8', port: 4500 }] })
 const AT = '198.51.100.8:4500'
 
-function condition(type: string, status: Condition['status'], reason: string, message: string): Condition {
+function condition(type: string, status: Condition['status'], reason: Condition['reason'], message: string): Condition {
   return { type, status, reason, message, lastTransitionTime: '2026-11-25T10:00:00Z' }
 }
 
