@@ -51,7 +51,15 @@ import {
 } from './members/members.ts'
 import { clusterRecordKey } from './addresses/addresses.ts'
 import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
-import { type Change, type ChangesFrom, type RecordLog, SETTINGS_KEY, groupOf, isLive, statedRelays } from './store/store.ts'
+import {
+  type Change,
+  type ChangesFrom,
+  type RecordLog,
+  SETTINGS_KEY,
+  groupOf,
+  isLive,
+  statedRelays,
+} from './store/store.ts'
 import { ChangeRateLimiter, MemberPublishSession, WatchHub, WriteRateLimiter } from './sessions/sessions.ts'
 import {
   StatusRateLimiter,

@@ -138,7 +138,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|console|diagnose|explain|gather|members|broker (status|gateways|services|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|topology (show|plan)|top$|flows|version)/
+      /^(show |status|console|diagnose|explain|gather|members|broker (status|gateways|services|verify|ca status|clusterset list|relay list)|token list|cluster list|cluster waiting|access (check|default)|topology (show|plan)|top$|flows|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []

@@ -15,7 +15,8 @@ t.test('what counts of two lists', (t) => {
     [[A], ['no relay'], [A]],
     [[], [B, `${B}x`], [B]],
   ]
-  for (const [flagged, added, want] of rows) t.same(mergedRelays(flagged, added), want, `${flagged.join()} ${added.join()}`)
+  for (const [flagged, added, want] of rows)
+    t.same(mergedRelays(flagged, added), want, `${flagged.join()} ${added.join()}`)
   t.same(relayConflict([A], [B, `${A}#${PIN}`]), { flagged: A, added: `${A}#${PIN}` })
   t.equal(relayConflict([A], [A, B]), undefined)
   t.equal(relayConflict(['wss://a.example:443/'], [A])?.added, A, 'one name written in two forms')
