@@ -51,7 +51,15 @@ import {
 } from './members/members.ts'
 import { clusterRecordKey } from './addresses/addresses.ts'
 import type { BrokerLimits, BrokerMetrics } from './config/config.ts'
-import { type Change, type ChangesFrom, type RecordLog, SETTINGS_KEY, groupOf, isLive } from './store/store.ts'
+import {
+  type Change,
+  type ChangesFrom,
+  type RecordLog,
+  SETTINGS_KEY,
+  groupOf,
+  isLive,
+  statedRelays,
+} from './store/store.ts'
 import { ChangeRateLimiter, MemberPublishSession, WatchHub, WriteRateLimiter } from './sessions/sessions.ts'
 import {
   StatusRateLimiter,
@@ -389,7 +397,7 @@ export class Broker implements BrokerApi {
 
   #onSettings(): void {
     this.#hub.reportAccess(this.#words.accessDefault)
-    this.#hub.reportRelays(this.#deps.log.get('settings', SETTINGS_KEY)?.relays)
+    this.#hub.reportRelays(statedRelays(this.#deps.log.get('settings', SETTINGS_KEY)))
   }
 
   #noteFollows({ cluster }: Peer, follows: boolean): void {

@@ -86,6 +86,10 @@ export type EndpointCandidate = EndpointSpec['candidates'][number]
 export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & Described<typeof GATEWAY_FIELDS>
 export type ConnectionStatus = NonNullable<Gateway['status']>['connections'][number]
 export type ConnectionState = ConnectionStatus['state']
+/** A way by which the far end of a connection may be reached. */
+export type LinkCandidate = NonNullable<ConnectionStatus['candidates']>[number]
+/** A relay as a gateway reports it. */
+export type KnownRelay = NonNullable<NonNullable<Gateway['status']>['relays']>[number]
 
 /** Written by the routeagent process of one node, status only. Cluster-scoped; metadata.name is the node. */
 export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & Described<typeof ROUTE_AGENT_FIELDS>

@@ -14,6 +14,7 @@ import { ClustersetCommands } from './clusterset-commands.ts'
 import { type AdminStates, type CommandInit, type StateUse, settingsOf } from './command-state.ts'
 import { MemberCommands } from './member-commands.ts'
 import { readBrokerStatus } from './read-status.ts'
+import { RelayCommands } from './relay-commands.ts'
 import type { TopologyCommands } from './topology-commands.ts'
 import type { EtcdStoreConfig } from '../config/config.ts'
 import { type AuditActor, StateError, attempt, makeStateDir } from '../store/store.ts'
@@ -50,6 +51,8 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
       const { TopologyCommands } = await import('./topology-commands.ts')
       return work(new TopologyCommands(init))
     })
+  const relays = <T>(mode: StateUse, work: (commands: RelayCommands) => Promise<T>): Promise<T> =>
+    on(mode, (init) => work(new RelayCommands(init)))
   const clustersets = <T>(mode: StateUse, work: (commands: ClustersetCommands) => Promise<T>): Promise<T> =>
     states.use(undefined, mode, (state) => work(new ClustersetCommands({ state, clock, who, signal }, states)))
   return {
@@ -68,6 +71,9 @@ export function administration(deps: AdministrationDeps, { clusterset, who }: Ad
     topology: () => topology('read', (one) => one.show()),
     planTopology: (init) => topology('read', (one) => one.plan(init)),
     setTopology: (init) => topology('change', (one) => one.set(init)),
+    relays: () => relays('read', (one) => one.list()),
+    addRelay: (init) => relays('change', (one) => one.add(init)),
+    removeRelay: (init) => relays('change', (one) => one.remove(init)),
     published: () =>
       on('read', async ({ state }) => {
         const { publishedNow } = await import('./read-published.ts')

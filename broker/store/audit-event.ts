@@ -31,6 +31,8 @@ export const AUDIT_ACTS = [
   'cluster.quota',
   'access.default',
   'topology.set',
+  'relay.add',
+  'relay.remove',
   'clusterset.create',
   'clusterset.remove',
   'broker.start',

@@ -7,6 +7,7 @@ import type { EtcdStore } from './etcd/etcd-store.ts'
 import type { GroupObserver } from './grouped-log.ts'
 import { type LogView, type RecordLog, type RowPacking, StateError } from './record-log.ts'
 import { MIGRATION_KEY, SETTINGS_KEY, type SettingsRow, timeText } from './rows.ts'
+import { checkFlaggedRelays } from './stated-relays.ts'
 import { openSqliteLog } from './sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from './state-directory.ts'
 
@@ -78,6 +79,7 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
     // All else stays, also what a later release has written: its replicas may run beside this one.
     // Without a word on relays, a member keeps those that it has heard of. So an empty list is kept once there was one.
     const { relays = [] } = config
+    if (stored !== undefined) checkFlaggedRelays(relays, stored)
     const stating = relays.length === 0 && stored?.relays === undefined ? {} : { relays }
     const kept: SettingsRow = {
       ...stored,

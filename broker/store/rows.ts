@@ -237,6 +237,13 @@ export interface FormerKeysRow {
   readonly keys: readonly string[]
 }
 
+/** A relay on port 443 that an operator has added. */
+export interface AddedRelay {
+  /** As readRelayAddress() takes it. */
+  readonly address: string
+  readonly addedAtMs: number
+}
+
 /** Key 'settings'. The first three fields are fixed at the first start, since allocations depend on them. */
 export interface SettingsRow {
   readonly clusterset: string
@@ -255,6 +262,11 @@ export interface SettingsRow {
   readonly accessDefault?: AccessDefault
   /** Relays on port 443, as the most recently started broker is configured. Absent: none were ever set. */
   readonly relays?: readonly string[]
+  /**
+   * Relays on port 443 that operators have added, in that order. Absent: none ever. Empty: none any more. A replica of
+   * an earlier release keeps them, and states `relays` alone.
+   */
+  readonly addedRelays?: readonly AddedRelay[]
   /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */
   readonly offers?: true
   /**

@@ -12,6 +12,7 @@ import {
   objectName,
 } from '../../install/values/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
+import { likelyRungText } from '../../model/lanes/lanes.ts'
 import { MEMBERSHIP_NAME, type Membership, addressNotes, oneLine } from '../../model/model.ts'
 import {
   ASK_FIRST_ANNOTATION,
@@ -171,6 +172,7 @@ export async function prepareJoin(
   const clusterId = chooseId(chosen, { discovery, live, values: init.values }, admin, init.flags)
   const plan = planJoin(discovery, { ...chosen, clusterId }, init.values, { live, asked: init.asked ?? {} })
   for (const note of plan.notes) say(`  note: ${note}\n`)
+  say(`  reach: ${likelyRungText(plan.gateways)}\n`)
   const { common } = plan.values
   const made = [...adviceObjects(advised, common), ...marked(await nearPolicy(admin, init), common)]
   return { plan, discovery, advice: advised, live, made }

@@ -34,6 +34,7 @@ import { addBrokerCaCommands } from './broker-ca.ts'
 import { addBrokerClustersetCommands } from './broker-clusterset.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 import { addBrokerPublishedCommands } from './broker-published.ts'
+import { addBrokerRelayCommands } from './broker-relay.ts'
 
 /** The value of `--audit-log` that turns the audit log off. */
 const AUDIT_OFF = 'off'
@@ -257,7 +258,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     )
     .option(
       '--relay <url>',
-      'relay on port 443 (sealane relay serve) that members use where no UDP passes; may be given several times',
+      'relay on port 443 (sealane relay serve) that members use where no UDP passes, besides those of "broker relay add"; may be given several times',
       collect(relayAddress),
     )
     .option(
@@ -368,4 +369,5 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
   addBrokerMigrateCommand(broker, context)
   addBrokerCaCommands(broker, context)
   addBrokerClustersetCommands(broker, context)
+  addBrokerRelayCommands(broker, context)
 }

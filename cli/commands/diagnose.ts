@@ -59,7 +59,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
   )
   const alone = ['context', 'site', 'ask']
   command
-    .addArgument(new Argument('[area]', `${AREAS.join(', ')} (default: all)`).argParser(parsed(parseArea)))
+    .addArgument(new Argument('[area]', AREA_TEXT).argParser(parsed(parseArea)))
     .addOption(
       new Option('--all-contexts', 'compare all clusters of the kubeconfig in which Sealane is installed')
         .default(false)
@@ -76,7 +76,7 @@ export function addDiagnoseCommand(program: Command, context: CommandContext): v
     .addOption(pagesOption())
     .addOption(lookTimeoutOption(5000))
     .addOption(outputOption())
-    .action(async (area: Area | undefined, options: DiagnoseOptions) => {
+    .action(async (area: AskedArea | undefined, options: DiagnoseOptions) => {
       try {
         const code = await diagnose(area, options, context, command)
         if (code !== 0) throw new ExitWith(code)
@@ -96,25 +96,31 @@ function sitesOption(): Option {
     .default(standards, standards[0])
 }
 
-function parseArea(text: string): Area {
-  const area = AREAS.find((candidate) => candidate === text)
-  if (area === undefined) throw new UserError(`area ${quoted(text)}: expected ${AREAS.join(', ')}`)
+/** What is asked for besides the areas of checks: a report, with what the checks of the lanes find as its exit code. */
+const REACH = 'reach' as const
+type AskedArea = Area | typeof REACH
+const AREA_TEXT = `${AREAS.join(', ')}, or ${REACH}: how gateways reach the others, and why not better (default: all)`
+
+function parseArea(text: string): AskedArea {
+  const area = [...AREAS, REACH].find((candidate) => candidate === text)
+  if (area === undefined) throw new UserError(`area ${quoted(text)}: expected ${[...AREAS, REACH].join(', ')}`)
   return area
 }
 
 async function diagnose(
-  area: Area | undefined,
+  asked: AskedArea | undefined,
   options: DiagnoseOptions,
   context: CommandContext,
   command: Command,
 ): Promise<number> {
   const { bundle, site, allContexts, ask } = options
   const isOfSeveral = allContexts || site.length > 1 || (bundle?.length ?? 0) > 1
-  if (isOfSeveral && area !== undefined) throw new UserError('area: expected none when several members are compared')
+  if (isOfSeveral && asked !== undefined) throw new UserError('area: expected none when several members are compared')
   if (site.length > 1 && ask !== undefined)
     throw new UserError('--ask: expected one --site, because a status page belongs to one site')
   if (isOfSeveral) return compare(options, context)
-  return show(await factsOf(area, options, context, command), area, options, context)
+  if (asked === REACH) return showReach(await factsOf('lanes', options, context, command), options, context)
+  return show(await factsOf(asked, options, context, command), asked, options, context)
 }
 
 /** The facts about one cluster or site. */
@@ -136,6 +142,18 @@ async function factsOf(
   const target = { kube: targetToSee(command, context, site), site }
   const closer = { area, progress: progressOn(context.output) }
   return openMember({ ...target, pages, timeoutMs, closer }, context, (gather) => gather())
+}
+
+async function showReach(
+  facts: unknown,
+  { output: format }: DiagnoseOptions,
+  context: CommandContext,
+): Promise<number> {
+  const { reachReport } = await import('../../explain/reach-report.ts')
+  const { reachDocument, reachText } = await import('../status/reach-text.ts')
+  const report = reachReport(facts)
+  await printOne(context.output, format, reachDocument(report), reachText(report, format === 'wide'))
+  return EXIT_CODES[report.health]
 }
 
 async function show(

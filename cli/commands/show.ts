@@ -34,6 +34,8 @@ import {
   type GatewayRow,
   type RelayRow,
   agoText,
+  betterText,
+  candidateText,
   connectionRows,
   gatewayRows,
   noGatewayNote,
@@ -140,6 +142,11 @@ function rungText({ rung, usingRelay, usingNat, via }: ConnectionRow): string {
   return rung === 'direct' && usingNat ? 'direct, NAT' : (rung ?? '-')
 }
 
+function candidatesText({ candidates = [] }: ConnectionRow): string {
+  const nowMs = new SystemClock().now()
+  return candidates.map((one) => candidateText(one, nowMs)).join('; ') || '-'
+}
+
 const connections: View<ConnectionRow> = {
   description: 'Shows the tunnels of this cluster or site, and the results of their probes.',
   columns: [
@@ -174,6 +181,8 @@ const connections: View<ConnectionRow> = {
     { title: 'RECEIVED', cell: (row) => `${row.rxBytes} B`, align: 'right', wide: true },
     { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
+    { title: 'WHY NOT BETTER', cell: ({ notBetter = [] }) => notBetter.map(betterText).join('; ') || '-', wide: true },
+    { title: 'CANDIDATES', cell: candidatesText, wide: true },
   ],
   kinds: ['Gateway', 'Cluster', 'Endpoint', 'Membership'],
   async items(api, signal) {

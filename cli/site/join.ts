@@ -6,6 +6,7 @@ import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ownCluster } from '../../model/addresses/addresses.ts'
+import { likelyRungText } from '../../model/lanes/lanes.ts'
 import { type ClusterId, MEMBERSHIP_NAME, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/protocol.ts'
 import { type JoinToken, createKey, keyFromPem, keyToPem, parseJoinToken } from '../../protocol/identity/identity.ts'
@@ -57,6 +58,7 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const { clusterId, clock, signal } = init
   const token = parseJoinToken(init.token, clock.now())
   await checkNotElsewhere(config.identity, token, init)
+  init.say(await likelyReach(site, signal))
   const agreed = init.confirm === undefined || (await agreeOnRenumbering(renumberingOf(site, { ...init, token })))
   if (agreed === 'unknown') {
     throw new UserError('the broker does not report what this join changes for other members', {
@@ -83,6 +85,19 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
     init.say(`reached over IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   if ((response.renumbered ?? []).length > 0) init.say(renumberedText(response.renumbered ?? [], 'got'))
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
+}
+
+/** Gateways by the site file, with the addresses of their Nodes. */
+async function likelyReach({ api, config }: OpenSite, signal: AbortSignal): Promise<string> {
+  const cache = api.cache('Node')
+  await cache.whenSynced(signal)
+  const nodes = new Map(cache.list().map((node) => [node.metadata.name, node]))
+  return likelyRungText(
+    config.gateways.map(({ node, publicAddress }) => {
+      const addresses = (nodes.get(node)?.status?.addresses ?? []).map(({ address }) => address)
+      return { node, publicAddress, addresses }
+    }),
+  )
 }
 
 function renumberingOf(

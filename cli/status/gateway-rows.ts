@@ -15,6 +15,7 @@ import {
   findCondition,
 } from '../../model/model.ts'
 import {
+  type BetterRung,
   HEARTBEAT_OLD_MS,
   LABEL_GATEWAY,
   type LinkRung,
@@ -24,6 +25,7 @@ import {
   laneOfLabel,
   leavingReason,
   linkRung,
+  whyNotBetter,
 } from '../../model/lanes/lanes.ts'
 import { endpointVia } from '../../model/schemas/schemas.ts'
 import { problemText } from '../../model/reasons/reasons.ts'
@@ -160,6 +162,8 @@ export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {
   readonly heardSecondsAgo?: number
   /** Absent while the connection has no address. */
   readonly rung?: LinkRung
+  /** Why it has no better rung, the best first. Absent for a direct connection. */
+  readonly notBetter?: readonly BetterRung[]
   /** Members whose relays alone may carry the connection, by the topology. Absent: it may have any way. */
   readonly via?: readonly string[]
 }
@@ -188,9 +192,18 @@ export function connectionRows(
     return (gateway.status?.connections ?? []).map((connection): ConnectionRow => {
       const own = endpointName(known.cluster ?? '', gateway.metadata.name, connection.lane)
       const far = byName.get(connection.endpoint)
-      const rung = linkRung(connection, byName.get(own), far)
+      const ends = { own: byName.get(own), far }
+      const rung = linkRung(connection, ends.own, far)
       const via = far === undefined ? undefined : endpointVia(far)
-      const way = { ...(rung === undefined ? {} : { rung }), ...(typeof via === 'object' ? { via } : {}) }
+      const notBetter = whyNotBetter({
+        ...{ connection, rung, ...ends, conditions: gateway.status?.conditions },
+        via: typeof via === 'object' ? via : undefined,
+      })
+      const way = {
+        ...(rung === undefined ? {} : { rung }),
+        ...(notBetter.length === 0 ? {} : { notBetter }),
+        ...(typeof via === 'object' ? { via } : {}),
+      }
       const row = { node: gateway.metadata.name, ...connection, ...heard, ...way }
       if (!isOld) return row
       const last = ageMs === undefined ? '' : `, last heard ${agoText(Math.floor(ageMs / 1000))}`

@@ -66,6 +66,7 @@ export {
   shareText,
   trafficRows,
 } from './traffic/plan-traffic.ts'
+export { betterText, candidateText } from './reach-text.ts'
 export { EXIT_CODES, EXIT_UNKNOWN, EXPOSED, statusDocument, statusScreen } from './status-screen.ts'
 export type { ProbeAdmin } from './verify/kube-member.ts'
 export { PROBE_COMMAND } from './verify/probe-wire.ts'

@@ -14,13 +14,19 @@ import {
   type ConnectionStatus,
   type Gateway,
   HEARS_NOTHING,
+  type KnownRelay,
+  MAX_CANDIDATE_NOTE,
   MAX_CONNECTION_MESSAGE_LENGTH,
   MAX_FAILURE_LENGTH,
+  MAX_STATUS_CANDIDATES,
+  MAX_STATUS_RELAYS,
+  RELAY_PORT,
   fitText,
+  printable,
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
-import { RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
+import { MAX_RELAYS, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, keepaliveSeconds, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
@@ -30,12 +36,16 @@ import {
   type NatMapping,
   type NatView,
   type PortMappingView,
+  type RelayTrip,
+  type WebRelayView,
   type WhyRelayed,
   isWebPlace,
   portMappingText,
   relayOf,
 } from '../reach/reach.ts'
 import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
+import type { PlaceFigures, PlaceRecord, PlacedLink } from './link-places.ts'
+import { linkCandidates } from './plan-link-candidates.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {
@@ -160,6 +170,14 @@ export interface StatusInit {
   readonly portMapping?: PortMappingView
   /** Why a relayed link is relayed, by linkKey(). Absent: it is not known. */
   readonly whyRelayed?: (key: string) => WhyRelayed
+  /** What relays of members answer, by linkKey(). Absent: none is asked. */
+  readonly trips?: ReadonlyMap<string, readonly RelayTrip[]>
+  /** Where far ends can be called without a relay, by linkKey(), proven by probes. Absent: nowhere. */
+  readonly punched?: ReadonlyMap<string, AddressPort>
+  /** The relays on port 443. Absent: none. */
+  readonly webRelays?: readonly WebRelayView[]
+  /** What was seen at the places of a link, by linkKey(): LinkPlaces.of(). Absent: the status lists no candidates. */
+  readonly placesOf?: (key: string) => ReadonlyMap<string, PlaceRecord>
   /** Conditions of the status so far. */
   readonly conditions: readonly Condition[]
 }
@@ -169,7 +187,10 @@ export function planStatus(init: StatusInit): Gateway {
   // The message names everything that failed in a round, which may be hundreds of routes.
   const failure = init.failure === undefined ? undefined : fitted(init.failure)
   const relays = relaysInUse(init)
-  const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link, relays)))
+  const connections = withinBudget(
+    init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link, relays))),
+  )
+  const known = knownRelays(init)
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure: failure?.message })
   return {
     apiVersion: 'sealane.io/v1alpha1',
@@ -181,6 +202,7 @@ export function planStatus(init: StatusInit): Gateway {
         return { lane, remoteLane, device, mtu, driver: init.driver }
       }),
       connections,
+      ...(known.length === 0 ? {} : { relays: known }),
       up: upText(connections),
       conditions: CONDITIONS_BESIDE_READY.reduce(
         (list, next) => next(init, list),
@@ -355,10 +377,130 @@ function connection(
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
+    ...candidatesOf(init, planned, { state, at: link?.at, relay, figures: figuresNow(lane, health) }),
     ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
     rxBytes: link?.rxBytes ?? 0,
     txBytes: link?.txBytes ?? 0,
   }
+}
+
+/** A sleeping link is not measured. */
+function figuresNow({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined): PlaceFigures {
+  if (health === undefined || health.asleep === true) return {}
+  const { rttMs, loss } = health.figures ?? {}
+  return {
+    ...(rttMs === undefined ? {} : { rttMs }),
+    ...(loss === undefined ? {} : { loss }),
+    ...(health.sendSize === undefined ? {} : { mtu: linkMtu(deviceMtu, health) }),
+  }
+}
+
+/** The links of the plan as LinkPlaces takes them. */
+export function placedLinks(
+  lanes: readonly LanePlan[],
+  laneStates: ReadonlyMap<number, LaneState>,
+  health: ReadonlyMap<string, LinkHealth>,
+): readonly PlacedLink[] {
+  return lanes.flatMap((lane) =>
+    lane.links.map((planned): PlacedLink => {
+      const key = linkKey(planned)
+      const one = health.get(healthKey(lane.remoteLane, planned.cluster))
+      const at = laneStates.get(lane.remoteLane)?.links.get(key)?.at
+      const figures = one?.asleep === true ? {} : { figures: figuresNow(lane, one) }
+      return { key, at, state: one?.state ?? 'connecting', choice: planned.choice, ...figures }
+    }),
+  )
+}
+
+interface NowOfLink {
+  readonly state: ConnectionState
+  readonly at: AddressPort | undefined
+  readonly relay: Pick<ConnectionStatus, 'usingRelay'>
+  readonly figures: PlaceFigures
+}
+
+function candidatesOf(
+  { placesOf, trips, punched, webRelays = [] }: StatusInit,
+  planned: PlannedLink,
+  { state, at, relay, figures }: NowOfLink,
+): Pick<ConnectionStatus, 'candidates'> {
+  if (placesOf === undefined) return {}
+  const key = linkKey(planned)
+  const places = placesOf(key)
+  const candidates = linkCandidates({
+    ...{ planned, state, at, figures, places, punched: punched?.get(key), trips: trips?.get(key) ?? [] },
+    ...{ ...relay, webRelays },
+  })
+  return candidates.length === 0 ? {} : { candidates }
+}
+
+/** Candidates of the links that have no direct way come first, since these are looked at. */
+function withinBudget(connections: readonly ConnectionStatus[]): readonly ConnectionStatus[] {
+  const counts = connections.map(({ candidates }) => candidates?.length ?? 0)
+  if (counts.reduce((sum, one) => sum + one, 0) <= MAX_STATUS_CANDIDATES) return connections
+  const isBad = ({ state, usingRelay: relay }: ConnectionStatus): boolean => state !== 'up' || relay !== undefined
+  const order = [...connections.filter(isBad), ...connections.filter((one) => !isBad(one))]
+  const kept = new Set<ConnectionStatus>()
+  let left = MAX_STATUS_CANDIDATES
+  for (const one of order) {
+    const count = one.candidates?.length ?? 0
+    if (count > left) break
+    left -= count
+    kept.add(one)
+  }
+  return connections.map((one) => {
+    if (kept.has(one)) return one
+    const { candidates: _omitted, ...rest } = one
+    return rest
+  })
+}
+
+/** Relays of members by name and place, each once, and then those on port 443. */
+function knownRelays({ trips = NO_TRIPS, webRelays = [] }: StatusInit): readonly KnownRelay[] {
+  const byName = new Map<string, KnownRelay>()
+  for (const trip of [...trips.values()].flat()) {
+    const name = `${trip.relay} ${formatAddress(trip.at.address)}`
+    const before = byName.get(name)
+    // A relay that answers for one link is there, whatever it says of another one.
+    const isBetter = before === undefined || (before.state !== 'answers' && trip.is !== 'asking')
+    if (isBetter) byName.set(name, memberRelay(trip))
+  }
+  const members = [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, relay]) => relay)
+  const web = webRelays.map(({ name, is, proxy, rttMs, trouble: failure }): KnownRelay => {
+    return {
+      name: fitText(name, MAX_NAME),
+      state: is,
+      ...(proxy === undefined ? {} : { proxy: fitText(printable(proxy), MAX_PROXY) }),
+      ...(failure === undefined ? {} : { reason: failure.reason, note: noteText(failure.why) }),
+      ...(rttMs === undefined ? {} : { rttMs: roundedMs(rttMs) }),
+    }
+  })
+  return [...members.slice(0, MAX_STATUS_RELAYS - Math.min(web.length, MAX_RELAYS)), ...web.slice(0, MAX_RELAYS)]
+}
+
+const NO_TRIPS: ReadonlyMap<string, readonly RelayTrip[]> = new Map()
+
+/** The limits of the fields of a relay in the status. */
+const MAX_NAME = 63
+const MAX_PROXY = 300
+
+function memberRelay({ relay, at, is, seen: seenAt, why, rttMs }: RelayTrip): KnownRelay {
+  return {
+    name: fitText(relay, MAX_NAME),
+    at: `${formatAddress(at.address)}:${RELAY_PORT}`,
+    state: is === 'bound' ? 'answers' : is,
+    ...(seenAt === undefined ? {} : { seenAt: formatAddressPort(seenAt) }),
+    ...(why === undefined ? {} : { note: noteText(why) }),
+    ...(rttMs === undefined ? {} : { rttMs: roundedMs(rttMs) }),
+  }
+}
+
+function roundedMs(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
+
+function noteText(text: string): string {
+  return fitText(printable(text), MAX_CANDIDATE_NOTE)
 }
 
 function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined): string {

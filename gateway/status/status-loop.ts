@@ -7,13 +7,14 @@ import {
   type ConditionFinding,
   type ConnectionStatus,
   type Gateway,
+  type KnownRelay,
   MEMBERSHIP_NAME,
   endpointName,
   isNodeOfSite,
   ownedByNode,
   sameOwners,
 } from '../../model/model.ts'
-import { LINK_RUNGS, type LinkRung, linkRung, remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { LINK_RUNGS, type LinkRung, RUNG_TCP_443, linkRung, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { isNotFound } from '../../kernel/kernel.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
@@ -33,7 +34,8 @@ import { HeardLinks, type LinkHealth, type Probing, sleepRule } from '../health/
 import { type ReportedSizes, gatewayEvents, sizeEvents } from './plan-conditions.ts'
 import { type LanePlan, plannedLinks } from '../links/links.ts'
 import { NAT_TRAITS, type NatView, type PortMappingView, type Relays, natTraits } from '../reach/reach.ts'
-import { planStatus } from './plan-status.ts'
+import { LinkPlaces } from './link-places.ts'
+import { placedLinks, planStatus } from './plan-status.ts'
 
 export interface StatusInit {
   readonly config: GatewayConfig
@@ -44,7 +46,7 @@ export interface StatusInit {
   /** What is known of the public name (PublicName). */
   readonly publicName?: () => PublicNameView | undefined
   /** Relays for links that nothing else reaches. Absent: there are none. */
-  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed' | 'nat'>
+  readonly relays?: Pick<Relays, 'mapping' | 'whyRelayed' | 'nat' | 'trips' | 'punched' | 'web'>
   /** What is known of the router in front of this node (PortMappings). */
   readonly portMapping?: () => PortMappingView | undefined
   /** The loop whose state the status reports. */
@@ -69,6 +71,7 @@ export class StatusLoop {
   readonly #drops: DropCounts
   readonly #owners: StaleOwnerGuard
   readonly #heard: HeardLinks
+  readonly #places = new LinkPlaces()
   readonly #loop: ReconcileLoop
   readonly #wake: WakeTimer
 
@@ -118,6 +121,7 @@ export class StatusLoop {
     const sleepBy = sleepRule(config.sleepAfterMs, this.#deps.api.cache('Cluster').list().length)
     probing.measure({ devices: lanes, states: laneStates, askedMs, before }, sleepBy)
     const health = probing.health()
+    this.#places.look(placedLinks(lanes, laneStates, health), clock.now(), clock.monotonic())
     const publicName = this.#init.publicName?.()
     const portMapping = this.#init.portMapping?.()
     const gateway = planStatus({
@@ -137,6 +141,7 @@ export class StatusLoop {
       ...rotationOf(this.#init.rotation?.()),
       ...(publicName === undefined ? {} : { publicName }),
       ...(portMapping === undefined ? {} : { portMapping }),
+      placesOf: (key) => this.#places.of(key),
       ...natOf(this.#init.relays),
       conditions: this.#present()?.status?.conditions ?? [],
     })
@@ -235,6 +240,7 @@ export class StatusLoop {
       if (rung !== undefined) counts.set(rung, (counts.get(rung) ?? 0) + 1)
     }
     for (const [rung, count] of counts) metrics.links.set(count, { rung })
+    countRelays(metrics.relays, gateway.status?.relays ?? [])
     for (const connection of gateway.status?.connections ?? []) {
       const { cluster, lane: ownLane } = connection
       const remoteLane = remoteLaneOf(connection)
@@ -253,12 +259,26 @@ export class StatusLoop {
   }
 }
 
+/** By what they carry and by state: both are words of this release. */
+function countRelays(gauge: GatewayMetrics['relays'], relays: readonly KnownRelay[]): void {
+  gauge.reset()
+  for (const [state, ofState] of Map.groupBy(relays, (relay) => relay.state)) {
+    const datagrams = ofState.filter(({ at }) => at !== undefined).length
+    if (datagrams > 0) gauge.set(datagrams, { carries: 'datagrams', state })
+    if (ofState.length > datagrams) gauge.set(ofState.length - datagrams, { carries: RUNG_TCP_443, state })
+  }
+}
+
 function natOf(
   relays: StatusInit['relays'],
-): Partial<Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'nat' | 'whyRelayed'>> {
+): Partial<
+  Pick<Parameters<typeof planStatus>[0], 'natMapping' | 'nat' | 'whyRelayed' | 'trips' | 'punched' | 'webRelays'>
+> {
   if (relays === undefined) return {}
-  const { mapping, nat } = relays
-  return { natMapping: mapping, ...(nat === undefined ? {} : { nat }), whyRelayed: (key) => relays.whyRelayed(key) }
+  const { mapping: natMapping, nat, web: webRelays } = relays
+  const whyRelayed = (key: string): ReturnType<typeof relays.whyRelayed> => relays.whyRelayed(key)
+  const known = { natMapping, webRelays, whyRelayed, trips: relays.trips(), punched: relays.punched() }
+  return { ...known, ...(nat === undefined ? {} : { nat }) }
 }
 
 function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation?: ConditionFinding } {
@@ -269,9 +289,12 @@ function rotationOf(rotation: ConditionFinding | undefined): { readonly rotation
 function lastingText({ status }: Gateway): string {
   const connections = status?.connections.map((connection) => {
     // The message of a connection that is not up contains its duration.
-    return { ...connection, ...MOVING, message: connection.message.replaceAll(/\d+ s\b/g, 's') }
+    const candidates = connection.candidates?.map((one) => ({ ...one, ...MOVING_CANDIDATE }))
+    const message = connection.message.replaceAll(/\d+ s\b/g, 's')
+    return { ...connection, ...MOVING, message, candidates }
   })
-  return JSON.stringify({ ...status, connections })
+  const relays = status?.relays?.map((one) => ({ ...one, rttMs: undefined }))
+  return JSON.stringify({ ...status, connections, relays })
 }
 
 /** Fields that are left out: traffic and measurements. */
@@ -281,6 +304,14 @@ const MOVING = {
   handshakeAgeSeconds: undefined,
   rxBytes: undefined,
   txBytes: undefined,
+}
+
+/** The same of a candidate: `since` stays as long as it is not used. */
+const MOVING_CANDIDATE = {
+  rttMs: undefined,
+  relayRttMs: undefined,
+  loss: undefined,
+  measuredTime: undefined,
 }
 
 /** The time keeps its milliseconds, so that two writes always differ. */

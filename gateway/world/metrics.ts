@@ -13,6 +13,7 @@ export interface GatewayMetrics {
   /** Only for existing links: TransitionCounts. */
   readonly transitions: LabelledCounter
   readonly links: Gauge
+  readonly relays: Gauge
   readonly laneMtu: Gauge
   readonly webDropped: Counter
   readonly nat: Gauge
@@ -61,6 +62,11 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       'links',
       'Links that are up, by rung: direct, port-mapped by a router, punched through NATs, relayed, or tcp-443.',
       ['rung'],
+    ),
+    relays: gauge(
+      'relays',
+      'Relays that this gateway uses, or may use, by what they carry (datagrams, tcp-443) and by state.',
+      ['carries', 'state'],
     ),
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
     nat: gauge(

@@ -1,5 +1,12 @@
 /** The description of Gateway. */
-import { MAX_ADDRESSED_LANE, MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH } from '../values/values.ts'
+import {
+  MAX_ADDRESSED_LANE,
+  MAX_CANDIDATE_NOTE,
+  MAX_CONNECTION_MESSAGE_LENGTH,
+  MAX_FAILURE_LENGTH,
+  MAX_LINK_CANDIDATES,
+  MAX_STATUS_RELAYS,
+} from '../values/values.ts'
 import { CONDITIONS } from './conditions.ts'
 import { choice, dnsLabel, flag, integer, list, map, number, object, relied, text, timestamp } from './fields.ts'
 
@@ -26,6 +33,63 @@ const LANE = map(
     driver: text('Tunnel driver of the lane, such as kernel or userspace WireGuard.', { maxLength: 63 }),
   },
   'One network device of the lane that this node serves.',
+)
+
+/** public, private, observed: as the far end states it. called: the far end called from there. relay: a member's. */
+type LinkCandidateKind =
+  'public' | 'private' | 'observed' | 'loadBalancer' | 'mapped' | 'called' | 'punched' | 'relay' | 'tcp-443'
+type LinkCandidateState = 'in-use' | 'proven' | 'failed' | 'untried'
+
+const CANDIDATE = map(
+  {
+    kind: text<LinkCandidateKind>(
+      'public, private, observed, loadBalancer, mapped, called, punched, relay or tcp-443; later releases may add others.',
+      { maxLength: 31 },
+    ),
+    at: text('Remote address:port; absent for relays on port 443, and while it is unknown.', {
+      maxLength: 128,
+    }).optional(),
+    relay: text('The relay: id of a cluster, or tcp-443 and a host; absent without a relay.', {
+      maxLength: 63,
+    }).optional(),
+    state: text<LinkCandidateState>(
+      'in-use; proven: it carried the tunnel before; failed: nothing answered there; untried.',
+      { maxLength: 31 },
+    ),
+    since: timestamp('With proven: when it carried the tunnel last. With failed: since when.').optional(),
+    reason: text('Reason code of the failure.', { maxLength: 63 }).optional(),
+    note: text('Why it is not used, for people.', { maxLength: MAX_CANDIDATE_NOTE }).optional(),
+    rttMs: number('Round-trip time when it carried the tunnel last, in milliseconds.', { minimum: 0 }).optional(),
+    relayRttMs: number('Round-trip time from this gateway to the relay alone, in milliseconds.', {
+      minimum: 0,
+    }).optional(),
+    measuredTime: timestamp('Time of these measurements; absent for the candidate in use.').optional(),
+    loss: number('Share of probes without an answer when it carried the tunnel last, 0 to 1.', {
+      minimum: 0,
+      maximum: 1,
+    }).optional(),
+    mtu: integer(0, 65_535, 'Size of the largest packet that reached the remote gateway, in bytes.').optional(),
+  },
+  'A way by which the remote gateway may be reached.',
+)
+
+type KnownRelayState = 'answers' | 'asking' | 'refuses' | 'connected' | 'connecting' | 'waiting' | 'idle'
+
+const KNOWN_RELAY = map(
+  {
+    name: text('Id of the cluster whose gateway relays, or tcp-443 and a host.', { maxLength: 63 }),
+    at: text('Address:port of a relay by UDP.', { maxLength: 128 }).optional(),
+    state: text<KnownRelayState>(
+      'By UDP: answers, asking or refuses. On port 443: connected, connecting, waiting (it failed) or idle.',
+      { maxLength: 31 },
+    ),
+    seenAt: text('The address:port at which the relay sees this gateway.', { maxLength: 128 }).optional(),
+    proxy: text('The proxy through which it is called, without its login.', { maxLength: 300 }).optional(),
+    reason: text('Reason code of the last failure.', { maxLength: 63 }).optional(),
+    note: text('The last failure, for people.', { maxLength: MAX_CANDIDATE_NOTE }).optional(),
+    rttMs: number('Round-trip time of the last question, in milliseconds.', { minimum: 0 }).optional(),
+  },
+  'A relay that this gateway uses, or may use.',
 )
 
 const CONNECTION = map(
@@ -92,6 +156,12 @@ const CONNECTION = map(
       'Size of the largest packet that arrives from the remote gateway, in bytes, as reported by it.',
     ).optional(),
     handshakeAgeSeconds: number('Time since the last WireGuard handshake, in seconds.', { minimum: 0 }).optional(),
+    /** The one in use first. Absent from earlier releases, and where all links together have too many. */
+    candidates: list(
+      CANDIDATE,
+      'Ways by which the remote gateway may be reached; absent if unknown, or if there are too many tunnels.',
+      MAX_LINK_CANDIDATES,
+    ).optional(),
     rxBytes: integer(0, MAX_BYTES, 'Bytes received.'),
     txBytes: integer(0, MAX_BYTES, 'Bytes sent.'),
   },
@@ -104,6 +174,8 @@ const STATUS = map(
     /** One entry for each device. */
     lanes: list(LANE, 'Lane devices of this node.', 256),
     connections: list(CONNECTION, 'Tunnels to other clusters.', 4096),
+    /** Absent from earlier releases, and while there are none. */
+    relays: list(KNOWN_RELAY, 'Relays that this gateway uses, or may use.', MAX_STATUS_RELAYS).optional(),
     /** RFC 3339: the time of the last write, at least every HEARTBEAT_MS. Absent from earlier releases. */
     heartbeatTime: timestamp(
       'Time of the last update. The gateway updates it every few seconds; if it is old, the status is out of date.',

@@ -50,7 +50,9 @@ export {
   statedRemoteLanes,
 } from './lane-number.ts'
 export { linkPort } from './link-port.ts'
+export { likelyRungText } from './likely-rung.ts'
 export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
+export { type BetterRung, whyNotBetter } from './why-not-better.ts'
 export {
   COST_DIFFERS_MS,
   COST_DIFFERS_SHARE,
@@ -135,7 +137,9 @@ export {
   RUNG_TCP_443,
   decodeRelayNotice,
   encodeRelayNotice,
+  mergedRelays,
   readRelayAddress,
+  relayConflict,
   relayName,
   usableRelays,
 } from './relay-address.ts'

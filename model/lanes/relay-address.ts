@@ -31,6 +31,37 @@ export function readRelayAddress(text: string): RelayAddress | undefined {
   return { url: url.href, host: url.host, ...(pin === '' ? {} : { pin }) }
 }
 
+/**
+ * The relays of a clusterset: those of the broker's flags, and then those that operators have added. Of several with
+ * one host, the first alone counts, because a link is named by the host of its relay. No more than MAX_RELAYS. Pure.
+ */
+export function mergedRelays(flagged: readonly string[], added: readonly string[]): readonly string[] {
+  const hosts = new Set(flagged.map(hostOf))
+  const more = added.filter((text) => {
+    const host = hostOf(text)
+    if (host === undefined || hosts.has(host)) return false
+    hosts.add(host)
+    return true
+  })
+  return [...flagged, ...more].slice(0, MAX_RELAYS)
+}
+
+/** Two different addresses of one host, one of `flagged` and one of `added`. Undefined if there are none. */
+export function relayConflict(
+  flagged: readonly string[],
+  added: readonly string[],
+): { readonly flagged: string; readonly added: string } | undefined {
+  for (const one of flagged) {
+    const other = added.find((text) => text !== one && hostOf(text) !== undefined && hostOf(text) === hostOf(one))
+    if (other !== undefined) return { flagged: one, added: other }
+  }
+  return undefined
+}
+
+function hostOf(text: string): string | undefined {
+  return readRelayAddress(text)?.host
+}
+
 /** For messages. */
 export const RELAY_ADDRESS_FORM = 'wss://host[:port]/[path], with #pin for a relay that made its certificate itself'
 

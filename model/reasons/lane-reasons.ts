@@ -60,7 +60,7 @@ export const LANE_REASONS = {
   LaneProbeTimeout: {
     means: 'A lane that was up answers no probes.',
     todo: 'Check that UDP passes between the two gateways, and that the remote gateway runs.',
-    shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+    shows: ['condition Connected of Cluster', 'condition Ready of Gateway', 'status of Gateway'],
   },
   NatMappingKept: {
     means:
@@ -165,22 +165,22 @@ export const LANE_REASONS = {
   RelayForeignClusterset: {
     means: 'A relay on port 443 does not trust the authority of this clusterset.',
     todo: 'Start `sealane relay serve` with `--ca` and the `ca.crt` of this clusterset.',
-    shows: ['log of the gateway'],
+    shows: ['status of Gateway', 'log of the gateway'],
   },
   RelayRefused: {
     means: 'A relay on port 443 does not let this gateway in.',
     todo: 'Read in the message why. If the relay is full, run another one, and name both at the broker.',
-    shows: ['log of the gateway'],
+    shows: ['status of Gateway', 'log of the gateway'],
   },
   RelayUnreachable: {
     means: 'A relay on port 443 cannot be reached, or is not the one that its address states.',
     todo: 'Check `--relay` of the broker with its pin, the firewall, and `HTTPS_PROXY` of the gateway. NTLM is not supported.',
-    shows: ['log of the gateway'],
+    shows: ['status of Gateway', 'log of the gateway'],
   },
   RelayWrongClock: {
     means: 'The clocks of this cluster and of a relay on port 443 differ by more than five minutes.',
     todo: 'Set the clock of the gateway, of the agent, or of the relay.',
-    shows: ['log of the gateway'],
+    shows: ['status of Gateway', 'log of the gateway'],
   },
   PublicPortsOverlap: {
     means: 'Two gateways of this cluster have the same public address, and their public ports overlap.',
@@ -190,7 +190,7 @@ export const LANE_REASONS = {
   LaneConnecting: {
     means: 'The gateways have not completed a handshake yet.',
     todo: 'Check that one of the two gateways accepts UDP from outside.',
-    shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+    shows: ['condition Connected of Cluster', 'condition Ready of Gateway', 'status of Gateway'],
   },
   NothingFlows: {
     means: 'The gateway is draining, and carried nothing in the last 10 s: you may switch off its node.',

@@ -120,3 +120,12 @@ export const PODS_OUTSIDE_BEAT_MS = 300_000
 export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 /** apimachinery meta/v1 Condition: the limit of the API for a condition's message, in characters. */
 export const MAX_MESSAGE_LENGTH = 32_768
+
+/** Ours. Candidates of one connection in the status of a Gateway. */
+export const MAX_LINK_CANDIDATES = 16
+/** Ours. The same of all its connections together: every node of the cluster gets each write of the status. */
+export const MAX_STATUS_CANDIDATES = 512
+/** Ours. Relays in the status of a Gateway. */
+export const MAX_STATUS_RELAYS = 32
+/** Ours. Limit of a note at a candidate or a relay, in characters. */
+export const MAX_CANDIDATE_NOTE = 200

@@ -44,6 +44,12 @@ export interface BrokerAdmin {
   planTopology(init: PlanTopology): Promise<TopologyPlan>
   /** Members learn it within a second. */
   setTopology(init: SetTopology): Promise<TopologySet>
+  /** The relays on port 443 that members get: those of the broker's flags first. */
+  relays(): Promise<readonly StatedRelay[]>
+  /** Members learn it within a second. The same address a second time changes nothing. */
+  addRelay(init: { readonly address: string }): Promise<RelayAdded>
+  /** Takes the address of a relay, or its host[:port]. Those of the flags are refused. */
+  removeRelay(init: { readonly relay: string }): Promise<RelayRemoved>
   /** What members publish: their gateways and services, with who exports and imports each. Changes nothing. */
   published(): Promise<Published>
   /** The joins and ranges that wait for approval, by id. */
@@ -223,6 +229,32 @@ export interface QuotaInit {
 export interface AccessDefaultFacts {
   readonly accessDefault: AccessDefault
   readonly isSet: boolean
+}
+
+// Relays on port 443.
+
+export interface StatedRelay {
+  /** host[:port]: the name by which links are shown that it carries. */
+  readonly name: string
+  /** `wss://host[:port]/[path][#pin]` */
+  readonly address: string
+  /** By a flag of `broker serve`. */
+  readonly isFlagged: boolean
+  /** By an operator. Absent: by the flag alone. */
+  readonly addedAtMs?: number
+}
+
+export interface RelayAdded extends StatedRelay {
+  /** False if it was added before. */
+  readonly changed: boolean
+}
+
+export interface RelayRemoved {
+  readonly name: string
+  /** False if no operator has added it. */
+  readonly changed: boolean
+  /** A flag of the broker states it too, so members keep it. */
+  readonly stays: boolean
 }
 
 // The topology.

@@ -49,6 +49,9 @@ const REQUESTS: { readonly [M in AdminMethod]: z.ZodType<AdminRequest<M>> } = {
   // The broker checks it by its description, which names the field.
   planTopology: z.object({ topology: z.unknown(), linksOnly: z.boolean().optional() }),
   setTopology: z.object({ topology: z.unknown(), basedOn: amount.optional() }),
+  relays: none,
+  addRelay: z.object({ address: text }),
+  removeRelay: z.object({ relay: text }),
   published: none,
   waiting: none,
   accept: answer,

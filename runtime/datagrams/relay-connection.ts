@@ -85,6 +85,8 @@ const PING_MS = 2000
 const SILENT_MS = 5000
 
 export interface RelayConnection {
+  /** From the last ping to its answer, in milliseconds. Undefined: none was answered yet. */
+  readonly rttMs: number | undefined
   /** Resolves when it has ended, with the time after which the relay wants to be called again, if it said so. */
   readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
   /** Sets all ends, by endName(), with which datagrams are to be exchanged. */
@@ -290,6 +292,7 @@ class OpenRelayConnection implements RelayConnection {
   readonly #socket: WebSocket
   readonly #queue: DatagramQueue
   #wants = ''
+  #rttMs: number | undefined
 
   constructor(socket: WebSocket, { clock, onDatagram, onPresent, onDropped }: RelayConnectionInit) {
     this.#socket = socket
@@ -301,6 +304,7 @@ class OpenRelayConnection implements RelayConnection {
     const { promise, resolve } = Promise.withResolvers<{ readonly why: string; readonly againMs?: number }>()
     this.ended = promise
     let heardMs = clock.monotonic()
+    let pingedMs: number | undefined
     let againMs: number | undefined
     let why = 'the relay closed the connection'
     const end = (problem: string): void => {
@@ -310,12 +314,16 @@ class OpenRelayConnection implements RelayConnection {
     const look = (): void => {
       if (clock.monotonic() - heardMs > SILENT_MS) end('the relay is silent')
       else {
+        pingedMs = clock.monotonic()
         socket.ping()
         cancel = clock.setTimer(PING_MS, look)
       }
     }
     let cancel = clock.setTimer(PING_MS, look)
-    socket.on('pong', () => (heardMs = clock.monotonic()))
+    socket.on('pong', () => {
+      heardMs = clock.monotonic()
+      if (pingedMs !== undefined) this.#rttMs = heardMs - pingedMs
+    })
     socket.on('message', (data) => {
       heardMs = clock.monotonic()
       // An error thrown in a listener would end the process.
@@ -334,6 +342,10 @@ class OpenRelayConnection implements RelayConnection {
       this.#queue.close()
       resolve({ why, ...(againMs === undefined ? {} : { againMs }) })
     })
+  }
+
+  get rttMs(): number | undefined {
+    return this.#rttMs
   }
 
   want(ends: readonly string[]): void {

@@ -24,6 +24,10 @@ const COMMANDS = [
   'broker clusterset create',
   'broker clusterset list',
   'broker clusterset remove',
+  'broker relay',
+  'broker relay add',
+  'broker relay list',
+  'broker relay remove',
   'relay',
   'relay serve',
   'token',
@@ -134,7 +138,7 @@ t.test('each has help with an example that parses', async (t) => {
       )
     }
     const readers =
-      /^(show |status|console|diagnose|explain|gather|members|broker (status|gateways|services|verify|ca status|clusterset list)|token list|cluster list|cluster waiting|access (check|default)|topology (show|plan)|top$|flows|version)/
+      /^(show |status|console|diagnose|explain|gather|members|broker (status|gateways|services|verify|ca status|clusterset list|relay list)|token list|cluster list|cluster waiting|access (check|default)|topology (show|plan)|top$|flows|version)/
     const looks = readers.test(name)
     t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []

@@ -7,6 +7,15 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const GATEWAYS = '  gateways: [{ node: gw, lane: 0 }]\n'
 const DNS = "  dns: { listen: ['10.42.0.1:53'] }\n"
 
+/** What a join says first of the rung that its links will likely have. */
+const LIKELY = /^only private addresses \(192\.168\.1\.1\): links will likely be direct with members of .*\n/m
+
+/** Without this line, which has to be there. */
+export function withoutLikelyRung(text: string): string {
+  if (!LIKELY.test(text)) throw new Error(`no line on the likely rung: ${text}`)
+  return text.replace(LIKELY, '')
+}
+
 export class SiteFolder {
   readonly folder: string
   readonly file: string

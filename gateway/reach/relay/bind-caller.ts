@@ -83,6 +83,8 @@ export class BindCaller {
   #unanswered = 0
   #atOnce = 0
   #notAllowed = 0
+  #sentMs = 0
+  #rttMs: number | undefined
 
   constructor(init: BindCallerInit) {
     this.#init = init
@@ -90,6 +92,11 @@ export class BindCaller {
 
   get state(): CallerState {
     return this.#state
+  }
+
+  /** From the last question to its answer, in milliseconds. Undefined: none was answered yet. */
+  get rttMs(): number | undefined {
+    return this.#rttMs
   }
 
   /** When next() should be called again, in milliseconds of the monotonic clock. */
@@ -112,6 +119,7 @@ export class BindCaller {
     if (isOver || isSilent) this.#enter({ is: 'asking' }, monotonicMs)
     if (monotonicMs < this.#dueMs) return undefined
     this.#unanswered += 1
+    this.#sentMs = monotonicMs
     this.#counter = Math.max(this.#counter + 1, Math.floor(wallMs))
     this.#dueMs = monotonicMs + this.#waitMs
     this.#waitMs = Math.min(LONGEST_WAIT_MS, 2 * this.#waitMs)
@@ -130,6 +138,8 @@ export class BindCaller {
     const answer = isMine ? decodeAnswer(bytes, key) : undefined
     if (answer === undefined) return false
     const before = this.#state
+    // An answer to a repeated question has the counter of the last one, so the time is that of this one alone.
+    this.#rttMs = Math.max(0, monotonicMs - this.#sentMs)
     this.#unanswered = 0
     this.#takeAnswer(answer, monotonicMs)
     return JSON.stringify(summary(before)) !== JSON.stringify(summary(this.#state))

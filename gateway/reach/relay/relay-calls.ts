@@ -92,6 +92,23 @@ export interface ProbedLink {
 /** Why the packets of a relayed link do not go without the relay. Topology: they may not. Searching: not known yet. */
 export type WhyRelayed = 'topology' | 'searching' | 'bothDependent' | 'unanswered'
 
+/** What a relay of a member answers for one link. */
+export interface RelayTrip {
+  /** The member whose gateway relays. */
+  readonly relay: string
+  /** Where packets of the link go, or questions as long as this end is not bound. */
+  readonly at: AddressPort
+  readonly is: 'bound' | 'asking' | 'refuses'
+  /** The far end is bound there too. */
+  readonly hasFar: boolean
+  /** Where the relay sees this end. */
+  readonly seen?: AddressPort
+  /** Why it refuses. */
+  readonly why?: string
+  /** From this node to the relay alone, in milliseconds. Absent: it has not answered. */
+  readonly rttMs?: number
+}
+
 /** A link that is well over port 443 leaves it for a place that has answered for so long. */
 const WEB_PROVES_MS = 5000
 /** A relay at which not both ends are bound after this time makes room for another one. */
@@ -257,6 +274,13 @@ export class RelayCalls {
     })
     const byLink = Map.groupBy(asked, ({ want }) => want.key)
     return new Map([...byLink].map(([key, calls]) => [key, calls.map(({ want }) => want.relay.address)]))
+  }
+
+  /** What relays answer, by linkKey(). */
+  trips(): ReadonlyMap<string, readonly RelayTrip[]> {
+    const calls = [...this.#calls.values()]
+    const byLink = Map.groupBy(calls, ({ want }) => want.key)
+    return new Map([...byLink].map(([key, ofLink]) => [key, ofLink.map(tripOf)]))
   }
 
   /** How much the relay has helped the link, by linkKey(). */
@@ -440,6 +464,19 @@ export class RelayCalls {
     }
     const looks = clock.monotonic() - this.#table.lookedAtMs >= VERIFY_MS
     await this.#table.apply(planned, { looks, onSent: () => undefined }, signal)
+  }
+}
+
+function tripOf({ want: { relay }, caller: { state, rttMs } }: Call): RelayTrip {
+  const asked = { address: relay.address, port: RELAY_PORT }
+  return {
+    relay: relay.cluster,
+    at: state.is === 'bound' ? state.at : asked,
+    is: state.is === 'bound' ? 'bound' : state.is === 'refused' ? 'refuses' : 'asking',
+    hasFar: state.is === 'bound' && state.far !== undefined,
+    ...(state.is === 'bound' ? { seen: state.seen } : {}),
+    ...(state.is === 'refused' ? { why: state.why } : {}),
+    ...(rttMs === undefined ? {} : { rttMs }),
   }
 }
 

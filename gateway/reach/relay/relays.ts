@@ -62,7 +62,7 @@ import {
   relayOf,
   usableRelays,
 } from './plan-relay-use.ts'
-import { type OwnEnd, type ProbedLink, RelayCalls, type WhyRelayed } from './relay-calls.ts'
+import { type OwnEnd, type ProbedLink, RelayCalls, type RelayTrip, type WhyRelayed } from './relay-calls.ts'
 import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
 import {
@@ -75,7 +75,7 @@ import {
   webSince,
   webWants,
 } from '../web/plan-web-use.ts'
-import { WebRelays } from '../web/web-relays.ts'
+import { type WebRelayView, WebRelays } from '../web/web-relays.ts'
 import { triesSince } from './punch.ts'
 import { RelayServer } from './relay-server.ts'
 
@@ -257,6 +257,21 @@ export class Relays {
   /** Why packets of a relayed link go through the relay, by linkKey(). */
   whyRelayed(key: string): WhyRelayed {
     return this.#calls.whyRelayed(key)
+  }
+
+  /** What relays of members answer, by linkKey(). */
+  trips(): ReadonlyMap<string, readonly RelayTrip[]> {
+    return this.#calls.trips()
+  }
+
+  /** Where far ends can be called without a relay, by linkKey(), proven by probes. */
+  punched(): ReadonlyMap<string, AddressPort> {
+    return this.#calls.punched()
+  }
+
+  /** The relays on port 443. */
+  get web(): readonly WebRelayView[] {
+    return this.#web.views()
   }
 
   /** Takes the plan of a round, and the world from which it was made. */

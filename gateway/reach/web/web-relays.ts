@@ -50,6 +50,20 @@ interface Credentials {
   readonly ticket: Buffer
 }
 
+/** What is known of a relay on port 443. */
+export interface WebRelayView {
+  /** relayName(). */
+  readonly name: string
+  /** waiting: the last call failed, or the connection ended. idle: no link needs it. */
+  readonly is: 'connected' | 'connecting' | 'waiting' | 'idle'
+  /** The proxy through which it is called: scheme, host and port. */
+  readonly proxy?: string
+  /** From this node to the relay, in milliseconds. Absent: it has answered no ping. */
+  readonly rttMs?: number
+  /** The last failure, until a call succeeds. */
+  readonly trouble?: { readonly reason: ReasonCode; readonly why: string }
+}
+
 const LOOPBACK = parseAddress('127.0.0.1')
 const RETRY = { minMs: 100, maxMs: 3000 }
 /**
@@ -102,6 +116,10 @@ export class WebRelays {
     return places
   }
 
+  views(): readonly WebRelayView[] {
+    return [...this.#relays.values()].map((relay) => relay.view())
+  }
+
   close(): void {
     for (const relay of this.#relays.values()) relay.close()
     this.#relays = new Map()
@@ -137,6 +155,7 @@ class WebRelay {
   #present: ReadonlySet<string> = new Set()
   #credentials: Credentials | undefined
   #trouble = ''
+  #failure: WebRelayView['trouble']
   /** The ends of which this connection has said that they are there. */
   #heard: readonly string[] = []
   /** Undefined unless those of an earlier connection count too: LOST_MS. */
@@ -185,6 +204,30 @@ class WebRelay {
     for (const [key, { name, port }] of this.#ports) {
       if (!this.#present.has(name) || port.port === undefined) continue
       yield [key, { cluster: relayName(this.#address), at: { address: LOOPBACK, port: port.port } }]
+    }
+  }
+
+  view(): WebRelayView {
+    const { t } = this.#state
+    const proxy = this.#proxyTitle()
+    const rttMs = this.#connection?.rttMs
+    return {
+      name: relayName(this.#address),
+      is: t === 'open' ? 'connected' : t,
+      ...(proxy === undefined ? {} : { proxy }),
+      ...(rttMs === undefined ? {} : { rttMs }),
+      ...(this.#failure === undefined ? {} : { trouble: this.#failure }),
+    }
+  }
+
+  #proxyTitle(): string | undefined {
+    const { hostname, port } = new URL(this.#address.url)
+    try {
+      const host = hostname.replace(/^\[|\]$/g, '')
+      return this.#deps.proxies({ host, port: port === '' ? 443 : Number(port) })?.title
+    } catch {
+      // The connection fails by the same setting, and says why.
+      return undefined
     }
   }
 
@@ -337,6 +380,7 @@ class WebRelay {
   /** Says once what is wrong with the relay. */
   #note(reason: ReasonCode, error: unknown): void {
     const why = messageOf(error)
+    this.#failure = { reason, why }
     if (why === this.#trouble) return
     this.#trouble = why
     this.#deps.logger.warn('a relay on port 443 does not work', { reason, host: this.#address.host, why })
@@ -345,6 +389,7 @@ class WebRelay {
   #noteWell(): void {
     this.#deps.logger.info('connected to a relay on port 443', { host: this.#address.host })
     this.#trouble = ''
+    this.#failure = undefined
   }
 }
 

@@ -1,5 +1,6 @@
 /** Members learn of relays on port 443: as the most recently started broker states them, and whenever that changes. */
 import t, { type Test } from 'tap'
+import { RelayCommands } from '../../../broker/admin/relay-commands.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { fixSettings } from '../../../broker/store/open-store.ts'
 import type { Peer } from '../../../protocol/broker-api.ts'
@@ -53,4 +54,47 @@ t.test('a clusterset that has never had relays says nothing of them', async (t) 
   await startReplica(harness)
   t.notOk(watcher.lines.some((line) => line.startsWith('relays')))
   await watcher.stop()
+})
+
+function commands({ log, stateDir, clock }: Harness): RelayCommands {
+  const state = { log, etcd: undefined, stateDir }
+  return new RelayCommands({ state, clock, who: { kind: 'operator' }, signal: new AbortController().signal })
+}
+
+t.test('relays of flags and those that operators add are one list', async (t) => {
+  const { harness, peer } = await joined(t, [ONE])
+  const admin = commands(harness)
+  const watcher = new Watcher(harness, peer)
+  await watcher.line(/^synced/)
+  t.match(await admin.add({ address: OTHER }), { name: 'other.example:8443', changed: true, isFlagged: false })
+  await watcher.line(`relays ${ONE} ${OTHER}`)
+  t.match(await admin.add({ address: OTHER }), { changed: false })
+  // The flag goes, and the relay stays, because an operator has added it too.
+  t.match(await admin.add({ address: ONE }), { changed: true, isFlagged: true })
+  await startReplica(harness)
+  await watcher.line(`relays ${OTHER} ${ONE}`)
+  t.match(await admin.list(), [
+    { address: OTHER, isFlagged: false },
+    { address: ONE, isFlagged: false },
+  ])
+  const taken = startReplica(harness, [`${ONE}#${'b'.repeat(64)}`])
+  await t.rejects(taken, { field: 'relay', message: new RegExp(`another name than ${ONE}`) })
+  await startReplica(harness, [ONE])
+  t.match(await admin.remove({ relay: 'one.example' }), { changed: true, stays: true })
+  await t.rejects(admin.remove({ relay: 'one.example' }), { reason: 'InvalidValue', message: /--relay wss:/ })
+  await startReplica(harness)
+  await admin.remove({ relay: OTHER })
+  await watcher.line('relays')
+  t.same(await atStart(harness, peer), [], 'members forget the last one')
+  t.same(await admin.remove({ relay: OTHER }), { name: 'other.example:8443', changed: false, stays: false })
+  await watcher.stop()
+})
+
+t.test('flags and added relays are no more than members take', async (t) => {
+  const { harness } = await joined(t)
+  const admin = commands(harness)
+  for (const name of ['a', 'b', 'c']) await admin.add({ address: `wss://${name}.example/` })
+  await t.rejects(startReplica(harness, [ONE, OTHER]), { field: 'relay', message: /at most 4 relays/ })
+  await startReplica(harness, [ONE])
+  await t.rejects(admin.add({ address: OTHER }), { field: 'address', message: /at most 4 relays/ })
 })

@@ -72,6 +72,8 @@ const REQUESTS: { readonly [M in UnaryMethod]?: object } = {
   setAccessDefault: { accessDefault: 'deny' },
   planTopology: { topology: { mode: 'full' } },
   setTopology: { topology: { mode: 'full' }, basedOn: 2 },
+  addRelay: { address: 'wss://one.example/' },
+  removeRelay: { relay: 'one.example' },
   accept: { cluster: 'paris', fingerprint: 'SHA256:x' },
   refuse: { cluster: 'paris' },
   rotateAuthority: { certificate: '/x', force: false },

@@ -1,0 +1,150 @@
+/** The ways by which the far end of a link may be reached: used, proven, failed or untried, for the status. Pure. */
+import { type AddressPort, formatAddressPort, parseAddress, sameAddressPort } from '../../model/addresses/addresses.ts'
+import {
+  type ConnectionState,
+  type LinkCandidate,
+  MAX_CANDIDATE_NOTE,
+  MAX_LINK_CANDIDATES,
+  fitText,
+  printable,
+} from '../../model/model.ts'
+import type { PlannedLink } from '../links/links.ts'
+import { type RelayTrip, type WebRelayView, isWebPlace } from '../reach/reach.ts'
+import type { PlaceFigures, PlaceRecord } from './link-places.ts'
+
+export interface LinkCandidatesInit {
+  readonly planned: Pick<PlannedLink, 'candidates' | 'relayPlaces' | 'portMapped' | 'via'>
+  readonly state: ConnectionState
+  /** Where packets of the link go. */
+  readonly at: AddressPort | undefined
+  /** The relay at that place. Absent: none. */
+  readonly usingRelay?: string
+  /** What the probes of the link show now. */
+  readonly figures: PlaceFigures
+  /** LinkPlaces.of(). */
+  readonly places: ReadonlyMap<string, PlaceRecord>
+  /** Where probes through the NATs of both ends have shown that the far end can be called. */
+  readonly punched?: AddressPort | undefined
+  /** What the relays that are asked for this link answer. */
+  readonly trips: readonly RelayTrip[]
+  /** The relays on port 443. Absent: none. */
+  readonly webRelays?: readonly WebRelayView[]
+}
+
+/** At most MAX_LINK_CANDIDATES: first the one in use, then places without a relay, best first, then relays. */
+export function linkCandidates(init: LinkCandidatesInit): readonly LinkCandidate[] {
+  const ways = [...statedWays(init), ...otherWays(init), ...relayWays(init)]
+  const firsts = ways.filter((way, i) => ways.findIndex((other) => nameOf(other) === nameOf(way)) === i)
+  const all = firsts.map((way) => candidate(way, init))
+  const isUsed = ({ state }: LinkCandidate): boolean => state === 'in-use'
+  return [...all.filter(isUsed), ...all.filter((one) => !isUsed(one))].slice(0, MAX_LINK_CANDIDATES)
+}
+
+interface Way {
+  readonly kind: LinkCandidate['kind']
+  readonly place: AddressPort | undefined
+  readonly relay?: string
+  readonly trip?: RelayTrip
+}
+
+function nameOf({ relay, place }: Way): string {
+  return place === undefined ? `relay ${relay ?? ''}` : formatAddressPort(place)
+}
+
+function statedWays({ planned: { candidates, portMapped } }: LinkCandidatesInit): readonly Way[] {
+  const led = portMapped === true ? candidates.findIndex(({ kind }) => kind === 'observed') : -1
+  return candidates.map(({ kind, address, port }, i) => {
+    return { kind: i === led ? 'mapped' : kind, place: { address: parseAddress(address), port } }
+  })
+}
+
+/** Places that the far end does not state: from there it has called, or there probes were answered. */
+function otherWays({ at, usingRelay, punched, places }: LinkCandidatesInit): readonly Way[] {
+  const used = at === undefined || usingRelay !== undefined || isWebPlace(at) ? [] : [at]
+  const before = [...places.values()].flatMap(({ at: place, provenMs }) => (provenMs === undefined ? [] : [place]))
+  return [...(punched === undefined ? [] : [punched]), ...used, ...before.filter((place) => !isWebPlace(place))].map(
+    (place) => ({ kind: sameAddressPort(place, punched) ? 'punched' : 'called', place }),
+  )
+}
+
+function relayWays(init: LinkCandidatesInit): readonly Way[] {
+  const { state, at, usingRelay, trips, webRelays = [] } = init
+  const { relayPlaces = [], via } = init.planned
+  const inUse = usingRelay === undefined || at === undefined ? [] : [{ cluster: usingRelay, at }]
+  const bound = [...inUse, ...relayPlaces].map(({ cluster, at: place }): Way => {
+    const trip = trips.find((one) => sameAddressPort(one.at, place))
+    const kind = isWebPlace(place) ? 'tcp-443' : 'relay'
+    return { kind, place, relay: cluster, ...(trip === undefined ? {} : { trip }) }
+  })
+  const others = trips
+    .filter((trip) => !bound.some(({ place }) => sameAddressPort(place, trip.at)))
+    .map((trip): Way => ({ kind: 'relay', place: trip.at, relay: trip.relay, trip }))
+  // A link that has a direct way does not ask them.
+  const isAsked = state !== 'up' || usingRelay !== undefined
+  const web = (isAsked && via === undefined ? webRelays : []).filter(
+    ({ name }) => !bound.some(({ relay }) => relay === name),
+  )
+  return [...bound, ...others, ...web.map(({ name }): Way => ({ kind: 'tcp-443', place: undefined, relay: name }))]
+}
+
+function candidate({ kind, place, relay, trip }: Way, init: LinkCandidatesInit): LinkCandidate {
+  const { at, state, figures } = init
+  const record = place === undefined ? undefined : init.places.get(formatAddressPort(place))
+  const web = kind === 'tcp-443' ? init.webRelays?.find(({ name }) => name === relay) : undefined
+  const relayRttMs = (trip ?? web)?.rttMs
+  const base = {
+    kind,
+    // Of a relay on port 443 it is a port of this process.
+    ...(place === undefined || isWebPlace(place) ? {} : { at: formatAddressPort(place) }),
+    ...(relay === undefined ? {} : { relay: fitText(printable(relay), 63) }),
+    ...(relayRttMs === undefined ? {} : { relayRttMs: rounded(relayRttMs) }),
+  }
+  if (place !== undefined && sameAddressPort(place, at) && state === 'up')
+    return { ...base, state: 'in-use', ...figuresOf(figures) }
+  const measured = record?.measured
+  const before = measured && { ...figuresOf(measured), measuredTime: timeText(measured.atMs) }
+  if (record?.failed !== undefined) {
+    const { sinceMs, reason } = record.failed
+    return { ...base, state: 'failed', since: timeText(sinceMs), reason, ...before }
+  }
+  if (trip?.is === 'refuses') {
+    return { ...base, state: 'failed', note: noteText(`the relay refuses: ${trip.why ?? ''}`) }
+  }
+  if (place === undefined && web?.trouble !== undefined) {
+    return { ...base, state: 'failed', reason: web.trouble.reason, note: noteText(web.trouble.why) }
+  }
+  if (record?.provenMs !== undefined) return { ...base, state: 'proven', since: timeText(record.provenMs), ...before }
+  return { ...base, state: 'untried', note: noteText(whyUntried({ kind, place, trip }, init)), ...before }
+}
+
+function whyUntried(
+  { kind, place, trip }: Pick<Way, 'kind' | 'place'> & { readonly trip: RelayTrip | undefined },
+  { at, state }: LinkCandidatesInit,
+): string {
+  if (place !== undefined && sameAddressPort(place, at)) return 'it is being called'
+  if (trip?.is === 'asking') return 'the relay has not answered yet'
+  if (trip !== undefined && !trip.hasFar) return 'the far end is not at this relay'
+  if (place === undefined) return 'not both ends are at this relay'
+  if (kind === 'punched') return 'probes pass there, and the link moves'
+  return state === 'up' ? 'the link is up by another way' : 'its turn has not come'
+}
+
+function figuresOf({ rttMs, loss, mtu }: PlaceFigures): Pick<LinkCandidate, 'rttMs' | 'loss' | 'mtu'> {
+  return {
+    ...(rttMs === undefined ? {} : { rttMs: rounded(rttMs) }),
+    ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
+    ...(mtu === undefined ? {} : { mtu }),
+  }
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString()
+}
+
+function noteText(text: string): string {
+  return fitText(printable(text), MAX_CANDIDATE_NOTE)
+}

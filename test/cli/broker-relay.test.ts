@@ -1,0 +1,47 @@
+/** `sealane broker relay`: relays are added, listed and removed at a running broker, and at its state without one. */
+import t, { type Test } from 'tap'
+import { LoopbackBroker } from './loopback-broker.ts'
+import { runCli } from './run-cli.ts'
+
+type Row = readonly [words: readonly string[], code: number, stdout: RegExp, stderr?: RegExp]
+
+async function runAll(t: Test, state: string, rows: readonly Row[]): Promise<void> {
+  for (const [words, code, stdout, stderr = /^$/] of rows) {
+    const result = await runCli(['broker', 'relay', ...words, '--state', state])
+    t.equal(result.code, code, `${words.join(' ')}: ${result.stderr}`)
+    t.match(result.stdout, stdout, words.join(' '))
+    t.match(result.stderr, stderr, words.join(' '))
+  }
+}
+
+t.test('each command, and each a second time', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const [one, two] = ['wss://one.example/', 'wss://two.example:8443/relay']
+  await runAll(t, broker.state, [
+    [['list', '-o', 'json'], 0, /"items": \[\]/],
+    [['add', one], 0, /^relay one\.example added\n$/],
+    [['add', one], 0, /^relay one\.example was already added: nothing was changed\n$/],
+    [['add', `${one}#${'a'.repeat(64)}`], 1, /^$/, /expected another name than that of "wss:\/\/one\.example\/"/],
+    [['add', two], 0, /^relay two\.example:8443 added\n$/],
+    [
+      ['list'],
+      0,
+      /^RELAY +FROM +ADDED +ADDRESS\none\.example +added +20[^\n]+Z +wss:\/\/one\.example\/\ntwo\.example:8443 +added/,
+    ],
+    [['add', 'wss://three.example/'], 0, /added/],
+    [['add', 'wss://four.example/'], 0, /added/],
+    [['add', 'wss://five.example/'], 1, /^$/, /expected at most 4 relays: remove one first/],
+    [['add', 'https://five.example/'], 1, /^$/, /expected wss:\/\/host/],
+    [['remove', 'two.example:8443'], 0, /^relay two\.example:8443 removed\n$/],
+    [['remove', 'two.example:8443'], 0, /^no such relay was added: two\.example:8443: nothing was changed\n$/],
+    [['remove', 'wss://four.example/'], 0, /^relay four\.example removed\n$/],
+    [['remove', 'http://four.example/'], 1, /^$/, /expected host\[:port\]/],
+  ])
+  await broker.stop()
+  await runAll(t, broker.state, [
+    [['remove', 'three.example'], 0, /removed/],
+    [['list', '-o', 'json'], 0, /"name": "one\.example"/],
+  ])
+  await broker.start()
+  await runAll(t, broker.state, [[['list', '-o', 'json'], 0, /"address": "wss:\/\/one\.example\/"/]])
+})
