@@ -255,6 +255,11 @@ export interface SettingsRow {
   readonly accessDefault?: AccessDefault
   /** Relays on port 443, as the most recently started broker is configured. Absent: none were ever set. */
   readonly relays?: readonly string[]
+  /**
+   * The most recently started broker follows an object in its cluster. `object`: that object has set the topology, and
+   * commands do not. Absent: commands set it.
+   */
+  readonly topologyFrom?: { readonly object?: string }
   /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */
   readonly offers?: true
   /**
