@@ -76,6 +76,16 @@ export function brokerRights(namespace: string, form: BrokerForm = 'own', isOpen
   ]
 }
 
+/** What the installation of a broker needs besides, if it follows object Topology. Who grants a right must have it. */
+export function topologyRights(): readonly Right[] {
+  return [
+    { verb: 'get', group: 'apiextensions.k8s.io', resource: 'customresourcedefinitions' },
+    ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
+    ...applying('rbac.authorization.k8s.io', 'clusterroles', 'clusterrolebindings'),
+    ...['get', 'list', 'watch'].map((verb) => ({ verb, group: 'sealane.io', resource: 'topologies' })),
+  ]
+}
+
 /** Server-side apply of a new object needs both verbs. */
 function applying(group: string, ...resources: readonly string[]): readonly Right[] {
   return resources.flatMap((resource) => ['create', 'patch'].map((verb) => ({ verb, group, resource })))

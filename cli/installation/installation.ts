@@ -3,6 +3,7 @@ export {
   type ApplyContext,
   type Change,
   type NodeChange,
+  applyCrd,
   applyCrds,
   applyNodes,
   applyObjects,
@@ -20,6 +21,7 @@ export {
   hasSecurityContextConstraints,
   memberRights,
   preferLocalRights,
+  topologyRights,
 } from './check-rights.ts'
 export { type ImageCheckInit, imageExample, imageProblems, imageQuestion, requireImage } from './image-check.ts'
 export {

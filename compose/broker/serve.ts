@@ -8,9 +8,10 @@ import {
 } from '../../broker/config/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import type { MemberQuota } from '../../model/model.ts'
-import { calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
+import { type ComponentDeps, calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { withProcess } from '../compose.ts'
+import type { TopologyFollower } from './follow-topology.ts'
 
 export type { EtcdStoreConfig } from '../../broker/config/config.ts'
 
@@ -29,6 +30,7 @@ export interface BrokerProcessInit {
   readonly approve?: boolean
   readonly defaultAccess?: 'allow' | 'deny'
   readonly relays?: readonly string[]
+  readonly topologyFrom?: 'commands' | 'object'
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
@@ -58,6 +60,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
     ...(init.relays === undefined ? {} : { relays: init.relays }),
+    ...(init.topologyFrom === 'object' ? { followsTopology: true } : {}),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
@@ -75,6 +78,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   // Without a log file to reopen, SIGHUP ends the process, as in all other processes.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
+    const follower = init.topologyFrom === 'object' ? await topologyFollower(deps) : undefined
     const over = new AbortController()
     const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
       deps.logger.info('memory is no longer returned to the system while the process is idle', {
@@ -82,12 +86,21 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
       }),
     )
     try {
-      await runBroker({ ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}) }, config, signal)
+      const followed = follower === undefined ? {} : { followTopology: follower.follow }
+      const logs = hasFile ? { onLogsMoved } : {}
+      await runBroker({ ...deps, onListening: started, ...logs, ...followed }, config, signal)
     } finally {
       over.abort(new Error('the broker has ended'))
+      await follower?.close()
       await calm
     }
   })
+}
+
+/** Loaded on demand: most brokers need no API server. */
+async function topologyFollower(deps: ComponentDeps): Promise<TopologyFollower> {
+  const { openTopologyFollower } = await import('./follow-topology.ts')
+  return openTopologyFollower(deps)
 }
 
 function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {
