@@ -4,7 +4,14 @@ import { type AdminServer, adminSocket, serveAdmin } from '../protocol/admin/adm
 import { DEFAULT_CONNECTION_LIMITS, serveBroker } from '../protocol/transport/transport.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
 import type { SharedPort } from '../runtime/shared-port/shared-port.ts'
-import { type AdminStates, ServedStates, administration, callerActor } from './admin/admin.ts'
+import {
+  type AdminStates,
+  ServedStates,
+  type TopologySink,
+  administration,
+  callerActor,
+  topologySink,
+} from './admin/admin.ts'
 import { SharedSink, openAuditSink } from './audit/audit.ts'
 import { OtherClustersets } from './other-clustersets.ts'
 import { ServedClusterset } from './served-clusterset.ts'
@@ -17,6 +24,11 @@ const CONNECTIONS_OF_MEMBER = 4
 export interface BrokerDeps extends ComponentDeps {
   /** Called when the port is open, with the address: a configuration may ask for port 0. */
   readonly onListening?: (address: { readonly host: string; readonly port: number }) => void
+  /**
+   * Follows the object in the broker's cluster that states the topology, until the signal. It never rejects. Called if
+   * the configuration says so.
+   */
+  readonly followTopology?: (sink: TopologySink, signal: AbortSignal) => Promise<void>
   /** Calls back when log files were rotated (SIGHUP), until the returned function is called. */
   readonly onLogsMoved?: (callback: () => void) => () => void
   /** Another server on the broker's port. Absent: there is none. */
@@ -114,12 +126,16 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   deps.onListening?.(server.address)
 
   const stop = new AbortController()
-  const serving = others.run(server, AbortSignal.any([signal, stop.signal]))
+  const until = AbortSignal.any([signal, stop.signal])
+  const serving = others.run(server, until)
+  const init = { state: first, clock, who: { kind: 'broker' }, signal: until } as const
+  const topology = topologySink(init, () => first.isWriter())
+  const following = config.followsTopology === true ? deps.followTopology?.(topology, until) : undefined
   try {
     await first.run(server, signal)
   } finally {
     stop.abort(new Error('the broker is stopping'))
-    await serving
+    await Promise.all([serving, following])
   }
   logger.info('stopping')
 }

@@ -308,6 +308,11 @@ export class ServedClusterset {
     return new ServedClusterset(parts, { deps, config, stack: stack.move() })
   }
 
+  /** Whether this process does the work that only one of several replicas should do. */
+  isWriter(): boolean {
+    return this.#replicas?.isFirst() ?? true
+  }
+
   /** The port calls it for each failed call. */
   readonly onFailed = (call: FailedCall): void => auditFailedCall(this.audit, call)
 

@@ -35,7 +35,7 @@ import {
   volumeOf,
 } from './workloads/workloads.ts'
 import { planEtcd } from './plan-etcd.ts'
-import { constraintsAccess, networkPolicy } from './policies/policies.ts'
+import { clusterAccess, constraintsAccess, networkPolicy } from './policies/policies.ts'
 
 /** The broker creates its own folder in the volume, with mode 0700. */
 const DATA: Mount = {
@@ -53,6 +53,21 @@ const AUTHORITY: Mount = {
   source: { secret: { secretName: BROKER_AUTHORITY, optional: true, defaultMode: 0o440 } },
   readOnly: true,
 }
+/** The token for the API server, at the kubelet's own place for it. A broker that follows no object has none. */
+const API_TOKEN: Mount = {
+  name: 'api-token',
+  path: '/var/run/secrets/kubernetes.io/serviceaccount',
+  source: {
+    projected: {
+      defaultMode: 0o440,
+      sources: [
+        { serviceAccountToken: { path: 'token', expirationSeconds: 3607 } },
+        { configMap: { name: 'kube-root-ca.crt', items: [{ key: 'ca.crt', path: 'ca.crt' }] } },
+      ],
+    },
+  },
+  readOnly: true,
+}
 /** SQLite sorts large results in a temporary file. */
 const SCRATCH: Mount = { name: 'scratch', path: '/tmp', source: { emptyDir: { sizeLimit: '256Mi' } } }
 
@@ -63,6 +78,7 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
     ...when(broker.createNamespace, namespaceObject(broker.namespace, 'restricted')),
     serviceAccount(place),
     ...when(values.platform.openshift, ...constraintsAccess(['broker'], place.namespace)),
+    ...whenIs(broker.topologyFrom, 'object', ...clusterAccess(place)),
     ...whenIs(broker.store, 'sqlite', claim(values, place)),
     service(values, place),
     ...whenIs(broker.store, 'sqlite', statefulSet(values, place)),
@@ -129,6 +145,20 @@ const ADMIN_LISTEN = 'SEALANE_ADMIN_LISTEN'
 /** An environment variable of `sealane broker serve`: a directory, which need not exist. */
 export const AUTHORITY_DIR = 'SEALANE_CA_DIR'
 
+/** An environment variable of `sealane broker serve`. */
+export const TOPOLOGY_FROM = 'SEALANE_TOPOLOGY_FROM'
+const FOLLOWS = { name: TOPOLOGY_FROM, value: 'object' }
+
+/** What following the object adds to the workload of a broker, as a JSON patch (RFC 6902). */
+export function followTopologyPatch(): readonly object[] {
+  const [spec, container] = ['/spec/template/spec', '/spec/template/spec/containers/0']
+  return [
+    { op: 'add', path: `${container}/env/-`, value: FOLLOWS },
+    { op: 'add', path: `${container}/volumeMounts/-`, value: mountOf(API_TOKEN) },
+    { op: 'add', path: `${spec}/volumes/-`, value: volumeOf(API_TOKEN) },
+  ]
+}
+
 /** A StatefulSet, since two brokers must never use one database, which a Deployment does not guarantee. */
 function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   const mounts = [DATA, AUTHORITY, SCRATCH]
@@ -190,12 +220,15 @@ function pod(
   const { broker } = values
   const { externalTrafficPolicy, type } = broker.service
   // The source address of a call to a ClusterIP from outside the cluster is unknown.
+  const follows = <T>(...items: readonly T[]): readonly T[] => whenIs(broker.topologyFrom, 'object', ...items)
   const policy = orByTable(externalTrafficPolicy, type, { ...POLICIES, ClusterIP: 'Cluster' })
   return unprivilegedPod({
     part: 'broker',
     values,
     pod: broker,
     ...own,
+    volumes: [...own.volumes, ...follows(volumeOf(API_TOKEN))],
+    volumeMounts: [...own.volumeMounts, ...follows(mountOf(API_TOKEN))],
     args: [
       ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `${EVERYWHERE}:${BROKER_PORT}`],
       ...['--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
@@ -209,6 +242,7 @@ function pod(
       { name: AUDIT_LOG, value: '-' },
       { name: ADMIN_LISTEN, value: `127.0.0.1:${ADMIN_PORT}` },
       { name: AUTHORITY_DIR, value: AUTHORITY.path },
+      ...follows(FOLLOWS),
     ],
     ports: [
       { name: 'broker', containerPort: BROKER_PORT },

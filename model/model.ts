@@ -278,6 +278,8 @@ export {
   type ServiceImportSpec,
   type ServiceImportType,
   type SliceEndpoint,
+  TOPOLOGY_NAME,
+  type TopologyObject,
   type TrafficPolicy,
   type TrafficService,
   type TrafficTier,

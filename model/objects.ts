@@ -24,6 +24,7 @@ import type {
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
   CLUSTER_TRAFFIC_POLICY_FIELDS,
+  TOPOLOGY_OBJECT_FIELDS,
   TRAFFIC_POLICY_FIELDS,
 } from './kinds/kinds.ts'
 
@@ -115,6 +116,9 @@ export type TrafficService = NonNullable<NonNullable<TrafficPolicy['status']>['s
 export type ClusterTrafficPolicy = Base<'ClusterTrafficPolicy', 'sealane.io/v1alpha1'> &
   Described<typeof CLUSTER_TRAFFIC_POLICY_FIELDS>
 
+/** A topology as an object in the cluster of the broker. Cluster-scoped; the one named "default" counts. */
+export type TopologyObject = Base<'Topology', 'sealane.io/v1alpha1'> & Described<typeof TOPOLOGY_OBJECT_FIELDS>
+
 /** About API (KEP-2149): a fact about this cluster. Cluster-scoped. */
 export type ClusterProperty = Base<'ClusterProperty', 'about.k8s.io/v1beta1'> &
   Described<typeof CLUSTER_PROPERTY_FIELDS>
@@ -142,6 +146,7 @@ export interface ObjectKinds {
   readonly ClusterAccessPolicy: ClusterAccessPolicy
   readonly TrafficPolicy: TrafficPolicy
   readonly ClusterTrafficPolicy: ClusterTrafficPolicy
+  readonly Topology: TopologyObject
 }
 export type Kind = keyof ObjectKinds
 export type KubeObject = ObjectKinds[Kind]
@@ -157,6 +162,7 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
   'ClusterProperty',
   'ClusterAccessPolicy',
   'ClusterTrafficPolicy',
+  'Topology',
 ])
 
 /** The kinds that components on a node write about it; they are removed with its Node (model/node-owner.ts). */
@@ -166,6 +172,7 @@ export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(NODE_OWNED_KINDS)
 export const MEMBERSHIP_NAME = 'self'
 export const CLUSTER_ACCESS_POLICY_NAME = 'default'
 export const CLUSTER_TRAFFIC_POLICY_NAME = 'default'
+export const TOPOLOGY_NAME = 'default'
 
 /** A cluster id has no dots, but a node name may; so no two gateways of the clusterset have the same name. */
 export function endpointName(cluster: string, node: string, lane: number): string {

@@ -6,6 +6,7 @@ import {
   REPLACE_POLICIES,
   STATUS_PLACES,
   STORES,
+  TOPOLOGY_SOURCES,
 } from '../install/values/install-values.ts'
 import { LOG_LEVELS } from '../runtime/logging/logger.ts'
 
@@ -74,6 +75,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.networkPolicies': 'Allow calls only to the ports that members and probes use.',
   'broker.advertise': 'host:port under which members reach the broker, in any order. Set this.',
   'broker.clusterset': 'Name of the clusterset, fixed at the first start.',
+  'broker.topologyFrom':
+    'commands: sealane topology set. object: also object Topology default of this cluster, for GitOps; the broker may then read it and write its status.',
   'broker.extraArgs':
     'More flags of sealane broker serve, such as --allow-namespace=kube-tools. Ranges are fixed at the first start.',
   'broker.service': 'Service through which members reach the broker.',
@@ -153,6 +156,7 @@ const LIMITS: Readonly<Record<string, object>> = {
   'broker.clusterset': { pattern: DNS_LABEL },
   'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
   'broker.extraArgs': { items: { type: 'string', pattern: '^--[a-z-]+=.+$' } },
+  'broker.topologyFrom': { enum: TOPOLOGY_SOURCES },
   'broker.store': { enum: STORES },
   'broker.replicas': { minimum: 1 },
   'broker.etcd.url': { pattern: '^etcd://[^/]+(/[A-Za-z0-9._/-]*)?$' },

@@ -4,7 +4,8 @@ import { join } from 'node:path'
 import { formatYaml } from '../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../install/crds/all-crds.ts'
 import { type InstallPart, type PartName, objectName } from '../install/values/names.ts'
-import { planBroker } from '../install/plan-broker.ts'
+import { TOPOLOGY } from '../install/crds/sealane-crds.ts'
+import { followTopologyPatch, planBroker } from '../install/plan-broker.ts'
 import { planMember } from '../install/plan-member.ts'
 import { openMetricsPatch, requiredSccPatch, statusOnNodePatch } from '../install/workloads/pod.ts'
 import { Conditional, ExtendedMap, type ManifestObject, placeholders } from '../install/values/manifest.ts'
@@ -17,7 +18,7 @@ import { monitoringFiles } from './monitoring-files.ts'
 /** The folders below manifests/ that manifestFiles() fills. */
 export const GENERATED_FOLDERS = [
   ...['base', 'broker', 'broker-replicas', 'chart', 'console', 'crds', 'metrics', 'monitoring', 'openshift'],
-  'openshift-broker',
+  ...['openshift-broker', 'topology'],
 ] as const
 
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
@@ -53,6 +54,7 @@ export function manifestFiles(): ReadonlyMap<string, string> {
     ...metricsComponent(),
     ...consoleComponent(),
     ...openShiftComponents(),
+    ...topologyComponent(),
     ...monitoringFiles(),
     ...chartFiles(),
   ])
@@ -126,6 +128,21 @@ function openShiftComponents(): [string, string][] {
     ['openshift/kustomization.yaml', component({ resources: ['grants.yaml'], patches: patches.member })],
     ['openshift-broker/grants.yaml', documents(broker ?? [])],
     ['openshift-broker/kustomization.yaml', component({ resources: ['grants.yaml'], patches: patches.broker })],
+  ]
+}
+
+/** What a broker needs beside `broker` or `broker-replicas` to follow object Topology: its kind, and rights. */
+function topologyComponent(): [string, string][] {
+  const values = { ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, topologyFrom: 'object' } }
+  const objects = planBroker(values).flatMap((part) => part.objects)
+  const granted = objects.filter(({ kind }) => kind.startsWith('ClusterRole'))
+  const patch = formatYaml(followTopologyPatch())
+  const patches = ['Deployment', 'StatefulSet'].map((kind) => ({ target: { kind, name: objectName('broker') }, patch }))
+  const resources = [`${TOPOLOGY.metadata.name}.yaml`, 'access.yaml']
+  return [
+    [`topology/${resources[0] ?? ''}`, documents([TOPOLOGY])],
+    ['topology/access.yaml', documents(granted)],
+    ['topology/kustomization.yaml', component({ resources, patches })],
   ]
 }
 

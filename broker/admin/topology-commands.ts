@@ -1,5 +1,6 @@
 /** The commands of operators on the topology of a clusterset: which members link with which. */
 import { createHash } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { readTopology } from '../../model/schemas/schemas.ts'
 import { MAX_TOPOLOGY_TEXT, type Topology, topologyText } from '../../model/model.ts'
 import { transitClusters } from '../../model/lanes/lanes.ts'
@@ -7,7 +8,14 @@ import type { PlanTopology, SetTopology, TopologyFacts, TopologyPlan, TopologySe
 import { CodecError, bodyFromBytes, bodyToBytes, canonicalJson } from '../../protocol/codec/codec.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
-import { setTopology, topologyInForce, topologyRecord } from '../records/records.ts'
+import {
+  type SetTopologyInit,
+  releaseTopology,
+  setTopology,
+  topologyInForce,
+  topologyOwner,
+  topologyRecord,
+} from '../records/records.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
 import { planTopology } from './preview-topology.ts'
 
@@ -28,9 +36,11 @@ export class TopologyCommands {
     const known = topologyRecord(state.log)
     const { topology, number } = topologyInForce(state.log)
     const ignoredBy = topology.mode === 'full' ? [] : await this.#careless(topology)
+    const object = topologyOwner(state.log)
     return {
       ...{ topology, number },
       ...(known === undefined ? {} : { setAtMs: known.setAtMs }),
+      ...(object === undefined ? {} : { object }),
       ...(ignoredBy.length === 0 ? {} : { ignoredBy }),
     }
   }
@@ -49,21 +59,48 @@ export class TopologyCommands {
    * to it, and as setTopology() does.
    */
   async set({ topology, basedOn }: SetTopology): Promise<TopologySet> {
-    const { state, clock, who, signal } = this.#init
+    return this.#change(checked(topology), { basedOn })
+  }
+
+  /**
+   * Sets the topology that an object in the broker's cluster states, and keeps commands from changing it. Throws as
+   * set() does, and as setTopology() does for an object. What counts already is not audited, nor what cannot count, since
+   * this is called again and again.
+   */
+  async follow(topology: unknown, object: string): Promise<TopologySet> {
+    const { state } = this.#init
     const wanted = checked(topology)
+    await state.log.refresh()
+    const { topology: before, number } = topologyInForce(state.log)
+    if (topologyOwner(state.log) === object && isDeepStrictEqual(before, wanted)) return { changed: false, number }
+    const careless = wanted.mode === 'full' ? [] : await this.#careless(wanted)
+    if (careless.length > 0) throw notSupported(wanted, careless)
+    return this.#change(wanted, { object })
+  }
+
+  /** The object is gone: the topology stays, and commands set it again. Returns which object it was. */
+  async release(): Promise<string | undefined> {
+    const { log } = this.#init.state
+    await log.refresh()
+    return topologyOwner(log) === undefined ? undefined : log.transact(releaseTopology)
+  }
+
+  async #change(wanted: Topology, { basedOn, object }: Omit<SetTopologyInit, 'topology'>): Promise<TopologySet> {
+    const { state, clock, who, signal } = this.#init
     const careless = wanted.mode === 'full' ? [] : await this.#careless(wanted)
     const { mode, groups = [], hubs = [], pairs = [] } = wanted
     const { links, transit } = await planTopology(state.log, wanted, { linksOnly: true, signal })
     const digest = createHash('sha256').update(canonicalJson(wanted)).digest('hex')
     const sizes = { groups: groups.length, hubs: hubs.length, pairs: pairs.length }
     const changes = { linksLost: links.lost, linksGained: links.gained }
-    const details = { mode, ...sizes, ...changes, ...(transit && { linksMoved: transit.moved }), digest }
+    const from = object === undefined ? {} : { object }
+    const details = { mode, ...sizes, ...changes, ...(transit && { linksMoved: transit.moved }), digest, ...from }
     return auditedCommand(
       { log: state.log, clock, who },
       { act: 'topology.set', details },
       (tx) => {
         if (careless.length > 0) throw notSupported(wanted, careless)
-        return setTopology(tx, { topology: wanted, basedOn }, clock.now())
+        return setTopology(tx, { topology: wanted, basedOn, object }, clock.now())
       },
       ({ changed, number }) => ({ details: { ...details, number, repeated: !changed } }),
     )

@@ -58,6 +58,8 @@ export interface BrokerConfig {
   readonly defaultAccess?: AccessDefault
   /** Addresses of relays on port 443, which all members get (model/lanes/relay-address.ts). Default: none. */
   readonly relays?: readonly string[]
+  /** An object in the broker's cluster may set the topology (BrokerDeps.followTopology). Default: commands alone do. */
+  readonly followsTopology?: boolean
   /** ServerLimits.connectionAgeMs and drainMs, for one of several replicas. Default 0. */
   readonly connectionAgeMs?: number
   readonly drainMs?: number

@@ -14,5 +14,13 @@ export {
   removeRecord,
   statedKeys,
 } from './record-writes.ts'
-export { TOPOLOGY_KEY, setTopology, topologyInForce, topologyRecord } from './topology-record.ts'
+export {
+  type SetTopologyInit,
+  TOPOLOGY_KEY,
+  releaseTopology,
+  setTopology,
+  topologyInForce,
+  topologyOwner,
+  topologyRecord,
+} from './topology-record.ts'
 export { StatusRateLimiter, removeStatusRecord, statusOf, writeStatusRecord } from './status-records.ts'

@@ -121,6 +121,8 @@ export function clustersetConfig(config: BrokerConfig, row: NamedClusterset): Br
   return {
     ...config,
     ...{ clusterset: name, globalRange, clustersetIpRange },
+    // The object is about the broker's own clusterset.
+    followsTopology: false,
     stateDir: clustersetDir(config.stateDir, name),
     ...(store === undefined ? {} : { store: belowStore(store, name) }),
     // An authority names its clusterset, so each clusterset has a directory of its own.

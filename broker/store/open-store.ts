@@ -81,11 +81,14 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
     const { relays = [] } = config
     if (stored !== undefined) checkFlaggedRelays(relays, stored)
     const stating = relays.length === 0 && stored?.relays === undefined ? {} : { relays }
+    // Replicas that follow no object end its claim, so that commands set the topology again.
+    const { topologyFrom, ...others }: Partial<SettingsRow> = stored ?? {}
     const kept: SettingsRow = {
-      ...stored,
+      ...others,
       ...wanted,
       ...stating,
       ...(accessDefault === undefined ? {} : { accessDefault }),
+      ...(config.followsTopology === true ? { topologyFrom: topologyFrom ?? {} } : {}),
     }
     if (JSON.stringify(stored) === JSON.stringify(kept)) return
     for (const field of FIXED) {

@@ -267,6 +267,11 @@ export interface SettingsRow {
    * an earlier release keeps them, and states `relays` alone.
    */
   readonly addedRelays?: readonly AddedRelay[]
+  /**
+   * The most recently started broker follows an object in its cluster. `object`: that object has set the topology, and
+   * commands do not. Absent: commands set it.
+   */
+  readonly topologyFrom?: { readonly object?: string }
   /** A record has been offered to some members only. What members may have had before a restart is then uncertain. */
   readonly offers?: true
   /**

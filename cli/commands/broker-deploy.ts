@@ -42,6 +42,7 @@ interface DeployOptions extends KubeTarget, ImageOptions, ReplicaOptions, MarkOp
   readonly storageClass?: string
   readonly allowNamespace?: readonly string[]
   readonly approve?: true | 'yes' | 'no'
+  readonly topologyFrom?: 'commands' | 'object'
   readonly move: boolean
   readonly acceptEmpty: boolean
   readonly dryRun: boolean
@@ -89,6 +90,13 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .addOption(approveOption())
+    .addOption(
+      choiceOption(
+        '--topology-from <source>',
+        'what sets the topology: commands, or also object Topology default of the cluster (default: as installed, else commands)',
+        ['commands', 'object'] as const,
+      ),
+    )
     .option('--move', 'when the store changes: stop the broker and move its state to the new store', false)
     .option('--accept-empty', 'start once even if the state is empty or older than the state that members have', false)
     .option('--dry-run', 'show the changes without making them', false)

@@ -60,6 +60,7 @@ interface ServeOptions {
   readonly acceptEmpty?: true | number
   readonly approve?: true | 'yes' | 'no'
   readonly defaultAccess?: 'allow' | 'deny'
+  readonly topologyFrom?: 'commands' | 'object'
   readonly relay?: readonly string[]
   readonly relayHere?: boolean
   readonly auditLog: string
@@ -255,6 +256,13 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         'whether services without an AccessPolicy are offered to all members (default: as set before, at first allow)',
         ['allow', 'deny'] as const,
       ).env('SEALANE_DEFAULT_ACCESS'),
+    )
+    .addOption(
+      choiceOption(
+        '--topology-from <source>',
+        'what sets the topology: commands, or also object Topology default in the cluster of this broker (default: commands)',
+        ['commands', 'object'] as const,
+      ).env('SEALANE_TOPOLOGY_FROM'),
     )
     .option(
       '--relay <url>',

@@ -54,8 +54,9 @@ function addShow(topology: Command, context: CommandContext): void {
   brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: TopologyOptions) => {
     const kube = targetToSee(command, context, options.state)
     const facts = await withBroker({ ...options, kube }, context, (broker) => broker.topology())
-    const { number, setAtMs, ignoredBy } = facts
-    const since = setAtMs === undefined ? '' : `, set at ${new Date(setAtMs).toISOString()}`
+    const { number, setAtMs, object, ignoredBy } = facts
+    const by = object === undefined ? '' : ` by ${object}`
+    const since = setAtMs === undefined ? '' : `, set at ${new Date(setAtMs).toISOString()}${by}`
     const head = number === 0 ? '# it was never set: all clusters link\n' : `# change ${number}${since}\n`
     const open = ignoredBy === undefined ? '' : `# TopologyNotSupported: ignored by replicas ${some(ignoredBy)}\n`
     // The YAML package is large, and most commands do not need it.

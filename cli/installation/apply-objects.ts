@@ -2,7 +2,7 @@
  * Carries out an installation: applies CRDs, token, objects and node labels in an order in which nothing starts before
  * what it depends on.
  */
-import { ALL_CRDS } from '../../install/crds/crds.ts'
+import { ALL_CRDS, type CustomResourceDefinition, planCrds } from '../../install/crds/crds.ts'
 import type { ManifestObject, Marks } from '../../install/values/values.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/kube.ts'
@@ -63,6 +63,22 @@ export async function applyCrds(context: ApplyContext): Promise<void> {
     const ref = { ...CRD, name }
     if (crd === undefined) report({ ref, what: 'unchanged', why: reason })
     else report({ ref, what: await admin.apply(crd as unknown as ManifestObject, { dryRun }, signal), why: reason })
+  }
+}
+
+/**
+ * Applies one CRD where it is missing or older. Who installed it before keeps its marks. Throws UserError if Sealane
+ * cannot work with the one that is there.
+ */
+export async function applyCrd(crd: CustomResourceDefinition, context: Omit<ApplyContext, 'marks'>): Promise<void> {
+  const { admin, dryRun, signal, report } = context
+  const ref = { ...CRD, name: crd.metadata.name }
+  const found = (await admin.get(ref, signal)) as unknown as CustomResourceDefinition | undefined
+  for (const decision of planCrds([crd], new Map(found === undefined ? [] : [[ref.name, found]]))) {
+    const { problem, reason, crd: wanted } = decision
+    if (problem !== undefined) throw new UserError(problem)
+    const what = wanted && (await admin.apply(wanted as unknown as ManifestObject, { dryRun }, signal))
+    report({ ref, what: what ?? 'unchanged', why: reason })
   }
 }
 

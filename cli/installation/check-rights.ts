@@ -77,6 +77,15 @@ export function brokerRights(namespace: string, form: BrokerForm = 'own', isOpen
   ]
 }
 
+/** What the installation of a broker needs besides, if it follows object Topology. Who grants a right must have it. */
+export function topologyRights(): readonly Right[] {
+  return [
+    ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
+    ...applying('rbac.authorization.k8s.io', 'clusterroles', 'clusterrolebindings'),
+    ...['get', 'list', 'watch'].map((verb) => ({ verb, group: 'sealane.io', resource: 'topologies' })),
+  ]
+}
+
 /** Server-side apply of a new object needs the latter two; the report of what changed needs the object before. */
 const APPLY = ['get', 'create', 'patch'] as const
 

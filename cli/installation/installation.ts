@@ -3,6 +3,7 @@ export {
   type ApplyContext,
   type Change,
   type NodeChange,
+  applyCrd,
   applyCrds,
   applyNodes,
   applyObjects,
@@ -24,6 +25,7 @@ export {
   preferLocalRights,
   removalRights,
   rightsBesides,
+  topologyRights,
 } from './check-rights.ts'
 export { type ImageCheckInit, imageExample, imageProblems, imageQuestion, requireImage } from './image-check.ts'
 export {

@@ -16,6 +16,7 @@ import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import { withProcess } from '../compose.ts'
 import { relayPin, serveRelayHere } from '../relay/relay.ts'
+import type { TopologyFollower } from './follow-topology.ts'
 
 export type { EtcdStoreConfig } from '../../broker/config/config.ts'
 
@@ -38,6 +39,7 @@ export interface BrokerProcessInit {
   readonly relayHere?: boolean
   /** Called with the addresses of that relay, as members are to call it. */
   readonly onRelayHere?: (addresses: readonly string[]) => void
+  readonly topologyFrom?: 'commands' | 'object'
   readonly audit?: AuditConfig
   readonly quotaRecords?: number
   readonly quotaBytes?: number
@@ -72,6 +74,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
     // Stated relays count as they are: brokers that share a store must all state the same.
     ...(init.relays === undefined && !relayHere ? {} : { relays: relays.length > 0 ? relays : here }),
+    ...(init.topologyFrom === 'object' ? { followsTopology: true } : {}),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),
     ...(init.connectionAge === undefined ? {} : { connectionAgeMs: init.connectionAge }),
@@ -89,6 +92,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   // Without a log file to reopen, SIGHUP ends the process, as in all other processes.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
+    const follower = init.topologyFrom === 'object' ? await topologyFollower(deps) : undefined
     const over = new AbortController()
     const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
       deps.logger.info('memory is no longer returned to the system while the process is idle', {
@@ -98,10 +102,13 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     const until = AbortSignal.any([signal, over.signal])
     const relay = relayHere ? new RelayHere(deps, relayState, until) : undefined
     try {
-      const parts = { ...deps, onListening: started, ...(hasFile ? { onLogsMoved } : {}), ...relay?.brokerParts }
+      const followed = follower === undefined ? {} : { followTopology: follower.follow }
+      const logs = hasFile ? { onLogsMoved } : {}
+      const parts = { ...deps, onListening: started, ...logs, ...relay?.brokerParts, ...followed }
       await runBroker(parts, config, signal)
     } finally {
       over.abort(new Error('the broker has ended'))
+      await follower?.close()
       await Promise.all([calm, relay?.ended])
     }
   })
@@ -135,6 +142,12 @@ export function relayAddresses(advertised: readonly string[], pin: string): read
     return `wss://${name}${port === 443 ? '' : `:${port}`}/#${pin}`
   })
   return usableRelays(all)
+}
+
+/** Loaded on demand: most brokers need no API server. */
+async function topologyFollower(deps: ComponentDeps): Promise<TopologyFollower> {
+  const { openTopologyFollower } = await import('./follow-topology.ts')
+  return openTopologyFollower(deps)
 }
 
 function quotaOfAll({ quotaRecords, quotaBytes, quotaChanges, quotaStreams }: BrokerProcessInit): MemberQuota {

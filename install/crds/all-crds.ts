@@ -17,6 +17,7 @@ import {
   LABEL_CRD_REVISION,
   MEMBERSHIP,
   ROUTE_AGENT,
+  TOPOLOGY,
   TRAFFIC_POLICY,
 } from './sealane-crds.ts'
 
@@ -30,6 +31,7 @@ export const OWN_CRDS: readonly CustomResourceDefinition[] = [
   GATEWAY,
   MEMBERSHIP,
   ROUTE_AGENT,
+  TOPOLOGY,
   TRAFFIC_POLICY,
 ]
 

@@ -8,6 +8,7 @@ import {
   MEMBERSHIP_FIELDS,
   CLUSTER_TRAFFIC_POLICY_FIELDS,
   ROUTE_AGENT_FIELDS,
+  TOPOLOGY_OBJECT_FIELDS,
   TRAFFIC_POLICY_FIELDS,
   type Schema,
   crdSchema,
@@ -15,7 +16,7 @@ import {
 import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom-resource.ts'
 
 /** Increased with every change of a schema. An installer never replaces a higher revision. */
-export const CRD_REVISION = 16
+export const CRD_REVISION = 17
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
 export interface SealaneKind {
@@ -192,4 +193,17 @@ export const CLUSTER_TRAFFIC_POLICY = sealaneCrd({
   shortNames: ['slclustertraffic'],
   columns: [VALID],
   schema: crdSchema(CLUSTER_TRAFFIC_POLICY_FIELDS),
+})
+
+/** CRD of Topology: which clusters link with which, in the cluster of the broker (model/kinds). */
+export const TOPOLOGY = sealaneCrd({
+  kind: 'Topology',
+  plural: 'topologies',
+  shortNames: ['sltopology'],
+  columns: [
+    { name: 'Mode', type: 'string', jsonPath: '.spec.mode' },
+    { name: 'Accepted', type: 'string', jsonPath: '.status.conditions[?(@.type=="Accepted")].status' },
+    { name: 'Applied', type: 'string', jsonPath: '.status.conditions[?(@.type=="Applied")].status' },
+  ],
+  schema: crdSchema(TOPOLOGY_OBJECT_FIELDS),
 })

@@ -117,12 +117,19 @@ const CONSOLE: readonly AccessRule[] = [
   rule('authentication.k8s.io', ['tokenreviews'], ['create']),
 ]
 
+/** Only where the broker follows the object (values broker.topologyFrom). */
+const BROKER: readonly AccessRule[] = [
+  rule(SEALANE, ['topologies'], READ),
+  rule(SEALANE, ['topologies/status'], ['patch']),
+]
+
 const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
   agent: AGENT,
   gateway: GATEWAY,
   routeagent: ROUTEAGENT,
   dns: DNS,
   console: CONSOLE,
+  broker: BROKER,
 }
 
 export const RBAC_GROUP = 'rbac.authorization.k8s.io'
@@ -288,7 +295,7 @@ export function userAccess(): readonly ManifestObject[] {
         rule(MCS, ['serviceexports', 'serviceimports'], READ),
         rule(SEALANE, ['clusters', 'endpoints', 'gateways', 'routeagents', 'memberships'], READ),
         rule(SEALANE, ['accesspolicies', 'clusteraccesspolicies'], READ),
-        rule(SEALANE, ['trafficpolicies', 'clustertrafficpolicies'], READ),
+        rule(SEALANE, ['trafficpolicies', 'clustertrafficpolicies', 'topologies'], READ),
       ],
     ),
   ]

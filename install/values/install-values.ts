@@ -101,6 +101,8 @@ export interface InstallValues extends MarkValues {
     /** The host:port at which members connect to the broker. */
     readonly advertise: readonly string[]
     readonly clusterset: string
+    /** What sets the topology: `commands`, or also the `object` Topology in the cluster of the broker. */
+    readonly topologyFrom: string
     /** Further `--flag=value` arguments of `sealane broker serve`, after those from the other values. */
     readonly extraArgs: readonly string[]
     readonly service: {
@@ -135,6 +137,7 @@ export interface InstallValues extends MarkValues {
 }
 
 export const STORES = ['sqlite', 'etcd'] as const
+export const TOPOLOGY_SOURCES = ['commands', 'object'] as const
 export const ETCD_LOGINS = ['certificate', 'password'] as const
 export type EtcdLogin = (typeof ETCD_LOGINS)[number]
 
@@ -223,6 +226,7 @@ export const DEFAULT_VALUES: InstallValues = {
     networkPolicies: true,
     advertise: ['sealane-broker.sealane-broker.svc:7443'],
     clusterset: 'default',
+    topologyFrom: 'commands',
     extraArgs: [],
     service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
     store: 'sqlite',

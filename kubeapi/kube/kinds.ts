@@ -25,6 +25,7 @@ export const KIND_PLACES: { readonly [K in Kind]: { apiVersion: ObjectKinds[K]['
   ClusterAccessPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'clusteraccesspolicies' },
   TrafficPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'trafficpolicies' },
   ClusterTrafficPolicy: { apiVersion: 'sealane.io/v1alpha1', plural: 'clustertrafficpolicies' },
+  Topology: { apiVersion: 'sealane.io/v1alpha1', plural: 'topologies' },
   Lease: { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' },
 }
 

@@ -45,6 +45,7 @@ const KINDS: Readonly<Record<Kind, true>> = {
   ClusterAccessPolicy: true,
   TrafficPolicy: true,
   ClusterTrafficPolicy: true,
+  Topology: true,
 } satisfies Record<keyof ObjectKinds, true>
 
 export function isKind(name: string): name is Kind {

@@ -1,7 +1,11 @@
-/** The description of a topology: which clusters of a clusterset link with which. The broker keeps one. */
+/**
+ * The description of a topology, which the broker keeps, and of the object from which it may come: which clusters of a
+ * clusterset link with which.
+ */
 import { MAX_TOPOLOGY_CLUSTERS, MAX_TOPOLOGY_GROUPS, MAX_TOPOLOGY_PAIRS } from '../values/values.ts'
 import { labelSelector } from './access-policy.ts'
-import { choice, dnsLabel, list, map } from './fields.ts'
+import { CONDITIONS } from './conditions.ts'
+import { type Rule, choice, dnsLabel, list, map, object } from './fields.ts'
 
 const ids = (what: string) => list(dnsLabel('Id of a member.'), what, MAX_TOPOLOGY_CLUSTERS)
 
@@ -20,6 +24,14 @@ const side = (what: string) =>
       selector: labelSelector('Labels of the members, as they state them. All members if absent.').optional(),
     },
     what,
+    {
+      'x-kubernetes-validations': [
+        {
+          rule: 'has(self.clusters) || has(self.selector)',
+          message: 'expected clusters or selector; an empty selector stands for all members',
+        },
+      ],
+    },
   )
 
 const PAIR = map(
@@ -30,6 +42,24 @@ const PAIR = map(
   },
   'Each cluster of one side links with each cluster of the other.',
 )
+
+/** What the API server checks of fields and modes. The broker checks all (model/schemas/topology.ts). */
+const OF_MODE: readonly Rule[] = [
+  ...(
+    [
+      ['groups', 'groups'],
+      ['hubs', 'hub-and-spoke'],
+      ['pairs', 'pairs'],
+    ] as const
+  ).map(([field, mode]) => ({
+    rule: `self.mode == '${mode}' ? has(self.${field}) && size(self.${field}) > 0 : !has(self.${field})`,
+    message: `${field}: expected at least one with mode ${mode}, and none with another mode`,
+  })),
+  {
+    rule: "!has(self.via) || (self.mode == 'hub-and-spoke' && size(self.via) > 0)",
+    message: 'via: expected at least one hub with mode hub-and-spoke, and none with another mode',
+  },
+]
 
 /** The fields of a topology. Which of them a mode takes is checked in model/schemas/topology.ts. */
 export const TOPOLOGY_FIELDS = map(
@@ -44,4 +74,17 @@ export const TOPOLOGY_FIELDS = map(
     pairs: list(PAIR, 'The pairs. Only with mode pairs.', MAX_TOPOLOGY_PAIRS).optional(),
   },
   'Which clusters link with which.',
+  { 'x-kubernetes-validations': OF_MODE },
+)
+
+/** The object in the cluster of the broker. Cluster-scoped, one object named "default" counts. */
+export const TOPOLOGY_OBJECT_FIELDS = object(
+  'Which clusters of the clusterset link with which, if the broker of this cluster follows it. The object named default counts.',
+  {
+    spec: TOPOLOGY_FIELDS,
+    status: map(
+      { conditions: CONDITIONS.optional() },
+      'Whether the broker accepts the topology, and whether it applies. Written by the broker.',
+    ).optional(),
+  },
 )

@@ -4,6 +4,7 @@ import type { ReasonTable } from './reason-row.ts'
 const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const
 const AGENT = ['log of the agent'] as const
 const ADMIN = ['output of the command'] as const
+const TOPOLOGY = ['condition Accepted of Topology', 'condition Applied of Topology'] as const
 const NEW_TOKEN = 'Create another token with `sealane token create`, and join with it.'
 
 export const MEMBER_REASONS = {
@@ -358,8 +359,45 @@ export const MEMBER_REASONS = {
   TopologyNotSupported: {
     status: 'FailedPrecondition',
     means: 'A replica of the broker of an earlier release would send members what the topology forbids.',
-    todo: 'Upgrade all replicas, then set it again.',
+    todo: 'Upgrade all replicas, then set it again. An object is applied again by itself.',
+    shows: [...ADMIN, 'condition Applied of Topology'],
+  },
+  TopologyOwned: {
+    status: 'FailedPrecondition',
+    means: 'An object in the cluster of the broker sets the topology.',
+    todo: 'Change the object. Or delete it: the topology stays, and commands set it again.',
     shows: ADMIN,
+  },
+  TopologyAccepted: {
+    means: 'The broker can read the topology.',
+    todo: 'Nothing.',
+    shows: ['condition Accepted of Topology'],
+  },
+  TopologyInvalid: {
+    means: 'A field of the topology is wrong, or of a later release. The topology that counted before stays.',
+    todo: 'Correct the field that the message names.',
+    shows: TOPOLOGY,
+  },
+  TopologyNameUnknown: {
+    means: 'The object is not named `default`, so it does not count.',
+    todo: 'Name it `default`, or delete it.',
+    shows: TOPOLOGY,
+  },
+  TopologyApplied: {
+    means: 'The topology of the object counts. The message has the number of the change at the broker.',
+    todo: 'Nothing.',
+    shows: ['condition Applied of Topology'],
+  },
+  TopologyNotFollowed: {
+    status: 'FailedPrecondition',
+    means: 'The replica of the broker that started last follows no object. The topology that counted before stays.',
+    todo: 'Start all replicas with `--topology-from object`.',
+    shows: ['condition Applied of Topology'],
+  },
+  TopologyObjectDeleted: {
+    means: 'The object that set the topology was deleted. The topology stays, and commands set it again.',
+    todo: 'Nothing, or apply the object again. `sealane topology set full` lets all clusters link.',
+    shows: ['log of the broker'],
   },
   TokenLabelsNotSupported: {
     status: 'FailedPrecondition',

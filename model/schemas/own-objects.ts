@@ -16,6 +16,7 @@ import {
   ROUTE_AGENT_FIELDS,
   SERVICE_EXPORT_FIELDS,
   SERVICE_IMPORT_FIELDS,
+  TOPOLOGY_OBJECT_FIELDS,
   TRAFFIC_POLICY_FIELDS,
   loose,
 } from '../kinds/kinds.ts'
@@ -42,4 +43,5 @@ export const STATUS_SHAPES: Readonly<Partial<Record<Kind, z.ZodType>>> = {
   ClusterAccessPolicy: loose(CLUSTER_ACCESS_POLICY_FIELDS).shape.status,
   TrafficPolicy: loose(TRAFFIC_POLICY_FIELDS).shape.status,
   ClusterTrafficPolicy: loose(CLUSTER_TRAFFIC_POLICY_FIELDS).shape.status,
+  Topology: loose(TOPOLOGY_OBJECT_FIELDS).shape.status,
 }

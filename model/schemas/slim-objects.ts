@@ -96,6 +96,7 @@ const SLIM: Readonly<Record<Kind, Slim>> = {
   ClusterAccessPolicy: whole,
   TrafficPolicy: whole,
   ClusterTrafficPolicy: whole,
+  Topology: whole,
 }
 
 /**

@@ -264,6 +264,8 @@ export interface TopologyFacts {
   /** Counts the changes. */
   readonly number: number
   readonly setAtMs?: number
+  /** The object in the broker's cluster that sets it, such as "Topology default". Commands do not, meanwhile. */
+  readonly object?: string
   /** Replicas of the broker that do not keep to it: their hosts, or their ids. */
   readonly ignoredBy?: readonly string[]
 }

@@ -258,6 +258,7 @@ const RESOURCES: Readonly<Record<string, string>> = {
   ClusterAccessPolicy: 'sealane.io/clusteraccesspolicies',
   TrafficPolicy: 'sealane.io/trafficpolicies',
   ClusterTrafficPolicy: 'sealane.io/clustertrafficpolicies',
+  Topology: 'sealane.io/topologies',
   Membership: 'sealane.io/memberships',
   ClusterProperty: 'about.k8s.io/clusterproperties',
   Lease: 'coordination.k8s.io/leases',

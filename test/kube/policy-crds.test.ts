@@ -1,4 +1,4 @@
-/** What a real API server refuses of policies, by the CRDs as the code has them: their rules are within its cost limits. */
+/** What a real API server refuses of policies and topologies, by our CRDs: their rules are within its cost limits. */
 import t from 'tap'
 import { OWN_CRDS } from '../../install/crds/all-crds.ts'
 import { eventually } from '../support/eventually.ts'
@@ -34,9 +34,24 @@ const ROWS: readonly (readonly [PolicyKind, object, RegExp | undefined])[] = [
   ['TrafficPolicy', tier({ selector: { properties: valueless } }), /expected values with In and NotIn/],
 ]
 
-t.test('policies of no meaning', { skip: kubeProgramsMissing() ?? false }, async (t) => {
+const NAMED = { clusters: ['oslo'] }
+const TOPOLOGIES: readonly (readonly [object, RegExp | undefined])[] = [
+  [{ mode: 'full' }, undefined],
+  [{ mode: 'hub-and-spoke', hubs: ['oslo'], via: ['oslo'] }, undefined],
+  [{ mode: 'groups', groups: [{ name: 'eu', clusters: ids(1000) }] }, undefined],
+  [{ mode: 'pairs', pairs: [{ between: NAMED, and: { selector: {} } }] }, undefined],
+  [{ mode: 'ring' }, /mode/],
+  [{ mode: 'full', hubs: ['oslo'] }, /hubs: expected at least one with mode hub-and-spoke, and none/],
+  [{ mode: 'hub-and-spoke', hubs: [] }, /hubs: expected at least one/],
+  [{ mode: 'groups', groups: [{ name: 'eu', clusters: [] }], via: ['oslo'] }, /via: expected/],
+  [{ mode: 'groups', groups: [{ name: 'eu', clusters: ids(1001) }] }, /must have at most 1000 items/],
+  [{ mode: 'pairs', pairs: [{ between: NAMED, and: {} }] }, /expected clusters or selector/],
+  [{ mode: 'pairs', pairs: [{ between: NAMED, and: { selector: valueless } }] }, /expected values with In and NotIn/],
+]
+
+t.test('policies and topologies of no meaning', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const { api } = await planeWithShop(t, '10.43.0.0/16')
-  for (const crd of OWN_CRDS.filter(({ spec }) => spec.names.kind.endsWith('Policy')))
+  for (const crd of OWN_CRDS.filter(({ spec }) => /Policy$|^Topology$/.test(spec.names.kind)))
     await api.apply(`/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${crd.metadata.name}`, crd)
   const apply = (kind: PolicyKind, spec: object): Promise<unknown> => {
     const path = `/apis/sealane.io/v1alpha1/namespaces/shop/${PLURALS[kind]}/p`
@@ -51,5 +66,17 @@ t.test('policies of no meaning', { skip: kubeProgramsMissing() ?? false }, async
     const say = `${kind} ${JSON.stringify(spec).slice(0, 100)}`
     if (refusal === undefined) await t.resolves(apply(kind, spec), say)
     else await t.rejects(apply(kind, spec), refusal, say)
+  }
+  const set = (spec: object): Promise<unknown> => {
+    const metadata = { name: 'default' }
+    return api.apply('/apis/sealane.io/v1alpha1/topologies/default', {
+      ...{ apiVersion: 'sealane.io/v1alpha1', kind: 'Topology', metadata, spec },
+    })
+  }
+  await eventually(() => set({ mode: 'full' }), { deadlineMs: 30_000, say: 'Topology is served' })
+  for (const [spec, refusal] of TOPOLOGIES) {
+    const say = JSON.stringify(spec).slice(0, 100)
+    if (refusal === undefined) await t.resolves(set(spec), say)
+    else await t.rejects(set(spec), refusal, say)
   }
 })

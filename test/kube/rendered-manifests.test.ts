@@ -230,6 +230,7 @@ function otherValues(): InstallValues {
       networkPolicies: false,
       advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
       clusterset: 'prod',
+      topologyFrom: 'object',
       extraArgs: ['--allow-namespace=kube-tools', '--global-range=242.0.0.0/8'],
       service: {
         type: 'NodePort',

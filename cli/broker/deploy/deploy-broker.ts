@@ -1,4 +1,5 @@
 /** `sealane broker deploy`: installs the broker in a hub cluster, under an address that members can reach. */
+import { TOPOLOGY } from '../../../install/crds/crds.ts'
 import { planBroker } from '../../../install/install.ts'
 import {
   BROKER_PORT,
@@ -21,6 +22,7 @@ import {
   type Right,
   type SecretMarkChange,
   type WaitInit,
+  applyCrd,
   applyObjects,
   applySecretMarks,
   brokerRights,
@@ -29,6 +31,7 @@ import {
   listOf,
   planSecretMarks,
   requireAdmission,
+  topologyRights,
   waitUntil,
 } from '../../installation/installation.ts'
 import { requirePlace } from './broker-place.ts'
@@ -132,7 +135,12 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const before = keepInstalled({ ...DEFAULT_VALUES, platform: { ...DEFAULT_VALUES.platform, openshift } }, earlier)
   const values = withOptions(withThisRelease(before), chosen)
   const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
-  const rights = [...brokerRights(namespace, formOf(values), openshift), ...(moves ? moveRights(namespace) : [])]
+  const follows = values.broker.topologyFrom === 'object'
+  const rights = [
+    ...brokerRights(namespace, formOf(values), openshift),
+    ...(follows ? topologyRights() : []),
+    ...(moves ? moveRights(namespace) : []),
+  ]
   await checkRights(admin, [...rights, ...mendingRights(earlier, namespace)], signal)
   if (hasState(earlier) && !moves) refuseMove({ title: admin.title, before, values })
   refuseFixed(admin, { earlier, before, values })
@@ -152,6 +160,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   if (moves && !dryRun) await moveBroker(admin, { ...init, before, values: whole, secrets })
   await applyObjects(secrets, context)
   await applySecretMarks(admin, secretMarks, context)
+  if (follows) await applyCrd(TOPOLOGY, context)
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),
     context,

@@ -182,6 +182,8 @@ export interface BrokerOptions extends ImageOptions, ReplicaOptions, MarkOptions
   readonly allowNamespace?: readonly string[]
   /** Whether every cluster that joins waits for an operator's approval. */
   readonly approve?: boolean
+  /** What sets the topology. */
+  readonly topologyFrom?: 'commands' | 'object'
   /** Moves the state to another store if the options request one. */
   readonly move?: boolean
   /** An RFC 3339 time: the broker may serve a state that is empty or old, and was so at this time. */
@@ -224,6 +226,7 @@ export function withOptions(values: InstallValues, chosen: BrokerOptions): Insta
         ...replicated.broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: chosen.clusterset ?? broker.clusterset,
+        topologyFrom: chosen.topologyFrom ?? broker.topologyFrom,
         extraArgs: [...new Set([...args, ...allowed, ...approved, ...accepted])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, ...ownClass },
@@ -242,6 +245,7 @@ export function deployCommand(flags: string, chosen: BrokerOptions, more: readon
     ['--clusterset', chosen.clusterset],
     ['--storage-class', chosen.storageClass],
     ['--approve', chosen.approve === undefined ? undefined : chosen.approve ? 'yes' : 'no'],
+    ['--topology-from', chosen.topologyFrom],
     ['--replicas', chosen.replicas === undefined ? undefined : String(chosen.replicas)],
     ['--etcd-endpoints', chosen.etcdEndpoints?.join(',')],
     ['--etcd-prefix', chosen.etcdPrefix],

@@ -1,5 +1,5 @@
 /** Reads the settings of an installed broker, whatever tool installed it. They stay until an option changes them. */
-import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/install.ts'
+import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, TOPOLOGY_FROM, planBroker } from '../../../install/install.ts'
 import {
   BROKER_CLAIM,
   DEFAULT_VALUES,
@@ -50,6 +50,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--etcd-password-file',
   '--connection-age',
   '--default-access',
+  '--topology-from',
   '--drain',
   '--ca-dir',
   '--ca-signer',
@@ -195,6 +196,7 @@ export function keepInstalled(values: InstallValues, earlier: InstalledBroker): 
         networkPolicies: keptPolicies(earlier, image),
         advertise: saidFor(args, '--advertise'),
         clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
+        topologyFrom: container?.env?.find(({ name }) => name === TOPOLOGY_FROM)?.value ?? broker.topologyFrom,
         resources: container?.resources ?? broker.resources,
         nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
         tolerations: pod?.tolerations ?? broker.tolerations,

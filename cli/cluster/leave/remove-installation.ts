@@ -2,7 +2,7 @@
  * Removes the parts of a member, the broker and the CRDs. Ignores objects that do not exist, and does not touch objects
  * of other owners.
  */
-import { ALL_CRDS, OWN_CRDS } from '../../../install/crds/crds.ts'
+import { ALL_CRDS, OWN_CRDS, TOPOLOGY } from '../../../install/crds/crds.ts'
 import { planBroker, planMember } from '../../../install/install.ts'
 import { DEFAULT_VALUES, type InstallValues, type ManifestObject } from '../../../install/values/values.ts'
 import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
@@ -51,6 +51,7 @@ const ALL_VALUES: InstallValues = {
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
   member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
   console: { ...DEFAULT_VALUES.console, enabled: true },
+  broker: { ...DEFAULT_VALUES.broker, topologyFrom: 'object' },
   metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
@@ -176,7 +177,8 @@ export async function removeBroker(
  * and returns the names of the CRDs that are left.
  */
 export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
-  const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
+  // A broker in this cluster may follow its objects, also when the cluster is no member any more.
+  const own = new Set(OWN_CRDS.filter((crd) => crd !== TOPOLOGY).map(({ metadata }) => metadata.name))
   const kept: string[] = []
   const going: ObjectRef[] = []
   for (const { metadata, spec } of ALL_CRDS) {

@@ -1,9 +1,9 @@
-/** What the API server checks of policies: every list, map and text is bounded, so that the rules of CEL have a cost. */
+/** What the API server checks of policies and topologies: all is bounded, so that the rules of CEL have a cost. */
 import t from 'tap'
 import { OWN_CRDS } from '../../../install/crds/all-crds.ts'
 import type { Schema } from '../../../model/kinds/fields.ts'
 
-const POLICIES = ['AccessPolicy', 'ClusterAccessPolicy', 'TrafficPolicy', 'ClusterTrafficPolicy']
+const POLICIES = ['AccessPolicy', 'ClusterAccessPolicy', 'TrafficPolicy', 'ClusterTrafficPolicy', 'Topology']
 /** apiextensions-apiserver pkg/apiserver/schema/cel (StaticEstimatedCostLimit): the most cost of one rule of a CRD. */
 const MOST_COST = 10_000_000
 /** More than any of our rules costs for one entry: a search in a list costs one unit for each (cel-go checker/cost.go). */

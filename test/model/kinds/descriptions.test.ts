@@ -21,6 +21,7 @@ import { ROUTE_AGENT_FIELDS } from '../../../model/kinds/route-agent.ts'
 import { SERVICE_FIELDS } from '../../../model/kinds/service.ts'
 import { SERVICE_EXPORT_FIELDS } from '../../../model/kinds/service-export.ts'
 import { SERVICE_IMPORT_FIELDS } from '../../../model/kinds/service-import.ts'
+import { TOPOLOGY_OBJECT_FIELDS } from '../../../model/kinds/topology.ts'
 import { CLUSTER_TRAFFIC_POLICY_FIELDS, TRAFFIC_POLICY_FIELDS } from '../../../model/kinds/traffic-policy.ts'
 
 const OWN: Readonly<Record<string, z.ZodObject>> = {
@@ -34,6 +35,7 @@ const OWN: Readonly<Record<string, z.ZodObject>> = {
   Gateway: GATEWAY_FIELDS,
   RouteAgent: ROUTE_AGENT_FIELDS,
   ServiceExport: SERVICE_EXPORT_FIELDS,
+  Topology: TOPOLOGY_OBJECT_FIELDS,
 }
 /** The CRDs of these kinds belong to other projects and accept more than Sealane writes. */
 const SHARED: Readonly<Record<string, z.ZodObject>> = {

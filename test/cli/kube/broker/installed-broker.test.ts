@@ -16,7 +16,7 @@ import {
 } from '../../../../cli/broker/deploy/installed-broker.ts'
 import { buildProgram } from '../../../../cli/program.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
-import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../../install/plan-broker.ts'
+import { EXTERNAL_TRAFFIC_POLICY, TOPOLOGY_FROM, planBroker } from '../../../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values/install-values.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { failure } from '../../../support/failure.ts'
@@ -35,6 +35,7 @@ const OWN: InstallValues = {
     ...DEFAULT_VALUES.broker,
     advertise: ['a.example.org:1', 'b.example.org:2'],
     clusterset: 'prod',
+    topologyFrom: 'object',
     extraArgs: ['--allow-namespace=kube-tools', '--allow-namespace=kube-web', '--global-range=242.0.0.0/8'],
     service: { type: 'NodePort', annotations: {}, loadBalancerClass: 'mine', externalTrafficPolicy: 'Local' },
     storage: { size: '5Gi', storageClassName: 'fast' },
@@ -100,6 +101,7 @@ t.test('flags change what they name, and that is told', (t) => {
         'broker.service.externalTrafficPolicy: Local → nothing',
       ],
     ],
+    ['what sets the topology', { topologyFrom: 'commands' }, ['broker.topologyFrom: object → commands']],
     ['the same again', { serviceType: 'NodePort', storageClass: 'fast', clusterset: 'prod' }, []],
   ]
   for (const [what, chosen, want] of rows) t.strictSame(changedValues(OWN, withOptions(OWN, chosen)), want, what)
@@ -249,12 +251,34 @@ t.test('arguments that this release does not know are refused, or left out by fo
   }
 })
 
+t.test('a broker that follows object Topology: its kind and its right come before it starts', async (t) => {
+  const none = (): void => undefined
+  const deployed = async (admin: MemoryAdmin, topologyFrom: 'commands' | 'object'): Promise<readonly string[]> => {
+    const chosen = { topologyFrom, advertise: ['a.example.org:1'] }
+    const init = { chosen, force: true, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    await deployBroker(admin, { ...init, say: none, report: none })
+    return admin.done.flatMap((line) => /^apply (?:Custom|ClusterRole|StatefulSet).*(?= \(dry\))/.exec(line) ?? [])
+  }
+  t.same(await deployed(new MemoryAdmin(), 'commands'), ['apply StatefulSet sealane-broker/sealane-broker'])
+  t.same(await deployed(new MemoryAdmin(), 'object'), [
+    'apply CustomResourceDefinition topologies.sealane.io',
+    'apply ClusterRole sealane-broker',
+    'apply ClusterRoleBinding sealane-broker',
+    'apply StatefulSet sealane-broker/sealane-broker',
+  ])
+  const poor = new MemoryAdmin()
+  poor.denied.add('create clusterroles')
+  await t.rejects(deployed(poor, 'object'), /create clusterroles/)
+  t.same(await deployed(poor, 'commands'), ['apply StatefulSet sealane-broker/sealane-broker'], 'it needs none of that')
+})
+
 t.test('the flags that are carried are those that there are', (t) => {
   const broker = buildProgram(signal).commands.find((one) => one.name() === 'broker')
   const serve = broker?.commands.find((one) => one.name() === 'serve')
   const flags = (serve?.options ?? []).map(({ long }) => long)
   const policy = serve?.options.find(({ long }) => long === '--external-traffic-policy')
   t.equal(policy?.envVar, EXTERNAL_TRAFFIC_POLICY, 'what the plan hands over is what is read')
+  t.equal(serve?.options.find(({ long }) => long === '--topology-from')?.envVar, TOPOLOGY_FROM)
   t.strictSame([...SERVE_FLAGS].sort(), flags.sort())
   t.ok(
     serve?.options.every(({ required, optional }) => required || optional),
