@@ -85,7 +85,7 @@ export class WrittenVersions {
       const { kind, metadata } = written
       let found: AnyPolicy | undefined
       try {
-        found = (await api.read(kind, metadata.name, metadata.namespace, signal)) as AnyPolicy | undefined
+        found = await api.read<AnyPolicy['kind']>(kind, metadata.name, metadata.namespace, signal)
       } catch (error) {
         signal.throwIfAborted()
         // The round at the next interval reads it.
