@@ -203,7 +203,7 @@ function makeLoops(
   const gateways = new HeardGateways({ ...parts, heartbeatMs: config.heartbeatMs })
   const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
   const publish = new PublishLoop(
-    { ...parts, writer, versions, publisher: link.publisher, stated: link.access },
+    { ...parts, writer, versions, publisher: link.publisher, stated: link.access, replica: link.replica },
     config,
   )
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)

@@ -28,7 +28,7 @@ export const CONDITION_NODES_ANSWER = 'NodesAnswer'
 export const CONDITION_CHECKSUM_OFFLOAD = 'ChecksumOffload'
 /**
  * On a RouteAgent: False while this node cannot have the XFRM policies that keep other clusters out if its nft tables
- * are removed. Absent if it has them, or exposes all pods.
+ * are removed, and while the site file asks for none. Absent if other clusters are kept out, or all pods are exposed.
  */
 export const CONDITION_CLOSED_WITHOUT_TABLES = 'ClosedWithoutTables'
 /** On a Gateway that is about to stop: whether it no longer carries traffic. */

@@ -11,7 +11,6 @@ import {
   LABEL_K8S_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
   type MemberRecord,
-  type NamespaceLists,
   type PublishedEndpoint,
   type Service,
   type ServiceExport,
@@ -102,6 +101,8 @@ export interface ExportWorld {
   /** Why IPv6 is left out, by ipv6LeftOut(). */
   readonly ipv6LeftOut?: string | undefined
   readonly access: ExportAccess
+  /** Whether the broker has a record of this export of ours. Undefined while that is not known. Absent: it has none. */
+  readonly isStored?: (key: ServiceKey) => boolean | undefined
   readonly exports: readonly ServiceExport[]
   readonly services: readonly Service[]
   /** All slices of the local API. planExports() ignores imported ones by their label. */
@@ -140,6 +141,11 @@ export interface ExportPlan {
   /** Records by `<kind>/<namespace>/<name>`. */
   readonly records: ReadonlyMap<string, MemberRecord>
   readonly exports: ReadonlyMap<ServiceKey, PlannedExport>
+  /**
+   * Exports of guarded namespaces of which the broker alone knows whether an earlier release has exported them. They are
+   * left out, and until it has answered, nothing may be withdrawn.
+   */
+  readonly undecided: ReadonlySet<ServiceKey>
 }
 
 /** The cached result for a slice. It is valid while the slice and these inputs stay the same. */
@@ -174,6 +180,7 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
   const slices = groupOwnSlices(world.slices)
   const records = new Map<string, MemberRecord>()
   const exports = new Map<ServiceKey, PlannedExport>()
+  const undecided = new Set<ServiceKey>()
   // Gateways are published first, so that no service delays a lane.
   for (const endpoint of sortedByKey(world.endpoints)) {
     if (endpoint.spec.cluster !== world.cluster || endpoint.metadata.deletionTimestamp !== undefined) continue
@@ -194,7 +201,11 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     // Compares metadata and spec, not the object: the agent writes the status, which must not look like a changed
     // export.
     const { podPrefixes, ipv6LeftOut, cluster } = world
-    const permission = guardPermission(object, world.access.namespaces)
+    const permission = guardPermission(object, world)
+    if (permission === 'unknown') {
+      undecided.add(key)
+      continue
+    }
     const others = [offered, isClosed, open, permission]
     const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster, ...others]
     const planned = memo.get(key, inputs, () =>
@@ -204,7 +215,7 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
   }
   memo.endRound()
-  return { records, exports }
+  return { records, exports, undecided }
 }
 
 interface ExportAtHand {
@@ -332,27 +343,34 @@ function validateExport(
 type GuardPermission = 'NamespaceAllowed' | 'ExportedBefore'
 
 /** Undefined if the namespace is not guarded, and if nothing permits the export. */
-function guardPermission(object: ServiceExport, lists: NamespaceLists = {}): GuardPermission | undefined {
+function guardPermission(
+  object: ServiceExport,
+  { access: { namespaces: lists = {} }, isStored = () => false }: Pick<ExportWorld, 'access' | 'isStored'>,
+): GuardPermission | 'unknown' | undefined {
   const { namespace = '' } = object.metadata
   if (guardedNamespace(namespace) === undefined) return undefined
   if (excludedNamespace(namespace, lists) === undefined) return 'NamespaceAllowed'
-  return unexportedNamespace(namespace, lists) === undefined && wasExported(object) ? 'ExportedBefore' : undefined
+  if (unexportedNamespace(namespace, lists) !== undefined) return undefined
+  const was = wasExported(object) ?? isStored(keyOf(object)) ?? 'unknown'
+  return was === 'unknown' ? was : was ? 'ExportedBefore' : undefined
 }
 
 /**
  * A release that did not look at the own list has exported it, and the broker has not refused the namespace since. Such
  * a release has written `Valid` as the only reason. It has also left that reason on exports after a leave, whose Ready is
  * Pending. A leave also resets Imported. So an export whose Ready is Pending but whose Imported is known was exported,
- * and waits for the broker to store a change. The further reason outlasts a time in which the export is not valid.
+ * and waits for the broker to store a change. Undefined if Imported is not known either: the export may never have been
+ * stored, or others may not have had time to report it before a change, or a release without Imported wrote all this.
+ * The further reason outlasts a time in which the export is not valid.
  */
-function wasExported({ status }: ServiceExport): boolean {
+function wasExported({ status }: ServiceExport): boolean | undefined {
   const [valid, ready] = ['Valid', CONDITION_READY].map((type) => findCondition(status?.conditions, type))
   if (valid === undefined || ready === undefined || ready.reason === 'NamespaceNotAllowed') return false
   if (hasReason(valid.reason, 'ExportedBefore')) return true
   if (valid.status !== 'True' || valid.reason !== 'Valid') return false
   if (ready.reason !== 'Pending') return true
   const imported = findCondition(status?.conditions, CONDITION_IMPORTED)
-  return imported !== undefined && imported.reason !== 'Pending'
+  return imported !== undefined && imported.reason !== 'Pending' ? true : undefined
 }
 
 /** A permission by the own list ends with the list, so an export that is not valid does not keep it. */

@@ -17,7 +17,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
-import { type GoodPolicies, TrafficPolicies, isDerived } from '../../model/services/services.ts'
+import { type SeenPolicies, TrafficPolicies, isDerived } from '../../model/services/services.ts'
 import { KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import {
   type DerivedFinding,
@@ -67,7 +67,7 @@ export class DerivedLoop {
   readonly #memory: DerivedMemory = new KeyedMemo()
   /** Whether the last round found nothing that is derived or asked for. */
   #isIdle = false
-  #good: GoodPolicies = new Map()
+  #seen: SeenPolicies = new Map()
   readonly #access: AccessVersions
 
   constructor(deps: DerivedLoopDeps, init: DerivedLoopInit) {
@@ -127,9 +127,9 @@ export class DerivedLoop {
     const policies = new TrafficPolicies({
       policies: api.cache('TrafficPolicy').list(),
       clusterPolicies: api.cache('ClusterTrafficPolicy').list(),
-      before: this.#good,
+      before: this.#seen,
     })
-    this.#good = policies.good
+    this.#seen = policies.seen
     const clusters = new Map(
       api
         .cache('Cluster')

@@ -7,6 +7,7 @@ import {
   type ConditionFinding,
   type ServiceExport,
   findCondition,
+  guardedNamespace,
   isConditionTrue,
   isQuotaReason,
 } from '../../model/model.ts'
@@ -71,11 +72,31 @@ function validateImported(
   imported: ConditionFinding | undefined,
 ): readonly ConditionFinding[] {
   const [exportKey = ''] = planned.recordKeys
-  const isRefused = published.state(exportKey).t === 'refused'
-  if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
+  const state = published.state(exportKey)
+  const isRefused = state.t === 'refused'
+  const isValid = planned.valid.status === 'True'
+  // The broker keeps an earlier version of what is over quota, and others go on importing that.
+  if (isValid && isRefused && isQuotaReason(state.reason)) return []
+  if (isValid && !isRefused) return imported === undefined ? firstImported(planned, published) : [imported]
   if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
   const message = isRefused ? 'waiting for the broker to accept the export' : 'waiting until the export is valid'
   return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
+}
+
+/**
+ * Says of an export of a guarded namespace that the broker has it, where Ready does not: nodes let in calls by that. It
+ * is said before the members had time to report, since they may call at once.
+ */
+function firstImported({ object, recordKeys }: PlannedExport, published: PublishedView): readonly ConditionFinding[] {
+  const { metadata, status } = object
+  const known = findCondition(status?.conditions, CONDITION_IMPORTED)
+  if (guardedNamespace(metadata.namespace ?? '') === undefined || !published.answered) return []
+  if (known !== undefined && known.reason !== 'Pending') return []
+  const [own, ...parts] = recordKeys.map((key) => published.state(key).t)
+  const isLeftOutInPart = own === 'stored' && parts.includes('refused')
+  const isChanged = own === 'pending' && isConditionTrue(status?.conditions, 'Ready')
+  if (!isLeftOutInPart && !isChanged) return []
+  return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'NotTold', message: 'no member has reported yet' }]
 }
 
 /** Earlier omissions say nothing about an export that is now invalid. */

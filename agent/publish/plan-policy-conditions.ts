@@ -8,7 +8,6 @@ import {
   type KeptVersion,
   accessProblem,
   unknownPolicyParts,
-  versionToKeep,
 } from '../../model/access/access.ts'
 import {
   type AccessPolicy,
@@ -24,6 +23,7 @@ import {
 import { type ConditionReason, type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
 import { KeyedMemo } from '../../reconcile/reconcile.ts'
+import { type LostVersions, isLostVersion, keptVersion } from './plan-kept-versions.ts'
 
 export interface PolicyWorld {
   /** Id of this cluster. */
@@ -35,6 +35,8 @@ export interface PolicyWorld {
   readonly exports: ReadonlySet<ServiceKey>
   /** What this process has written into `inForce`, by objectKeyText(): an API of an earlier release drops it each time. */
   readonly kept?: ReadonlyMap<string, KeptVersion>
+  /** Absent: the API has kept all of it, as far as this process knows. */
+  readonly lost?: LostVersions
 }
 
 /** The number of names in one message. The rest is counted. */
@@ -63,22 +65,24 @@ export class PolicyConditions {
       const { namespace = '', name, generation } = policy.metadata
       const version = goodVersion(counting[i])
       const missing = missingTargets(counting[i] ?? policy, world.exports)
+      const isLost = version !== undefined && isLostVersion(objectKeyText(policy), version, world.lost)
       const finding = this.#findings.get(
         `${namespace}/${name}`,
         [
           ...[policy.spec, version?.spec, version?.metadata.generation, generation],
-          ...[policy.metadata.annotations?.[ANNOTATION_UNREAD_FILE], rules, ...missing],
+          ...[policy.metadata.annotations?.[ANNOTATION_UNREAD_FILE], rules, isLost, ...missing],
         ],
         () => {
           this.looked += 1
-          return policyFinding(policy, { version, rules, missing })
+          return policyFinding(policy, { version, rules, missing, isLost })
         },
       )
       return this.#withStatus(policy, { finding, version, world }, nowMs)
     })
     const changedOfCluster = world.clusterPolicies.map((policy, i) => {
       const version = policy.metadata.name === CLUSTER_ACCESS_POLICY_NAME ? goodVersion(ofCluster[i]) : undefined
-      const finding = clusterPolicyFinding(policy, version, world.clustersetDefault)
+      const isLost = version !== undefined && isLostVersion(objectKeyText(policy), version, world.lost)
+      const finding = clusterPolicyFinding(policy, { version, isLost }, world.clustersetDefault)
       return this.#withStatus(policy, { finding, version, world }, nowMs)
     })
     this.#findings.endRound()
@@ -96,7 +100,7 @@ export class PolicyConditions {
     const wanted = generation === undefined ? finding : { ...finding, observedGeneration: generation }
     const conditions = setCondition(before, wanted, nowMs)
     const key = objectKeyText(policy)
-    const inForce = version && versionToKeep(version)
+    const inForce = keptVersion(key, version, world.lost)
     const written = policy.status?.inForce ?? world.kept?.get(key)
     const isKept = this.#isKept.get(key, [written, inForce?.spec, inForce?.generation, inForce?.uid], () => {
       return canonicalJson(written) === canonicalJson(inForce)
@@ -143,11 +147,12 @@ const LABELS_TRUSTED =
 /** Only a part that is not understood makes it invalid. All else is in force as written, and reported. */
 function policyFinding(
   policy: AccessPolicy,
-  { version, rules, missing }: { version: AccessPolicy | undefined; rules: AccessRules; missing: readonly string[] },
+  { version, rules, missing, isLost }: InForce<AccessPolicy> & { rules: AccessRules; missing: readonly string[] },
 ): ConditionFinding {
   const unread = unreadFinding(policy)
   if (unread !== undefined) return unread
-  if (version !== undefined && version.spec !== policy.spec) return notUnderstood(unknownPolicyParts(policy), version)
+  if (version !== undefined && version.spec !== policy.spec)
+    return notUnderstood(unknownPolicyParts(policy), { version, isLost })
   const { unknownParts, unknownIds, namesNobody } = rules.notesOn(policy)
   const notes: (readonly [ReasonCode, string])[] = []
   if (unknownParts.length > 0) notes.push(['PolicyNotUnderstood', `not understood: ${listed(unknownParts)}`])
@@ -165,7 +170,7 @@ function policyFinding(
 
 function clusterPolicyFinding(
   policy: ClusterAccessPolicy,
-  version: ClusterAccessPolicy | undefined,
+  inForce: InForce<ClusterAccessPolicy>,
   clustersetDefault: AccessDefault | undefined,
 ): ConditionFinding {
   const { metadata, spec } = policy
@@ -174,19 +179,28 @@ function clusterPolicyFinding(
   if (metadata.name !== CLUSTER_ACCESS_POLICY_NAME)
     return valid('False', 'PolicyIgnored', `only the one named ${CLUSTER_ACCESS_POLICY_NAME} counts`)
   const unknown = unknownPolicyParts(policy)
-  if (unknown.length > 0) return notUnderstood(unknown, version)
+  if (unknown.length > 0) return notUnderstood(unknown, inForce)
   const isStricter = spec.default === 'allow' && clustersetDefault !== undefined && clustersetDefault !== 'allow'
   const message = isStricter ? `the default of the clusterset is stricter: ${clustersetDefault}` : ''
   return valid('True', 'PolicyInForce', message)
 }
 
+/** What is in force of a policy, and whether the API does not keep it. */
+interface InForce<P extends AnyAccessPolicy> {
+  readonly version: P | undefined
+  readonly isLost: boolean
+}
+
 /** `version` stays in force; undefined: none is known, and what is not understood lets nobody in. */
-function notUnderstood(parts: readonly string[], version: AnyAccessPolicy | undefined): ConditionFinding {
+function notUnderstood(parts: readonly string[], { version, isLost }: InForce<AnyAccessPolicy>): ConditionFinding {
   const problem = `not understood: ${listed(parts)}`
   const { generation } = version?.metadata ?? {}
   const counts =
     generation === undefined ? 'what it said before stays in force' : `generation ${generation} stays in force`
-  return valid('False', 'PolicyNotUnderstood', version === undefined ? problem : `${problem}; ${counts}`)
+  if (version === undefined) return valid('False', 'PolicyNotUnderstood', problem)
+  if (!isLost) return valid('False', 'PolicyNotUnderstood', `${problem}; ${counts}`)
+  const lost = 'the API server does not keep it, so parts that start let nobody in'
+  return valid('False', joinReasons(['PolicyNotUnderstood', 'PolicyVersionNotKept']), `${problem}; ${counts}; ${lost}`)
 }
 
 function valid(status: 'True' | 'False', reason: ConditionReason, message: string): ConditionFinding {

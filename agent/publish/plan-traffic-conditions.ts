@@ -9,7 +9,7 @@ import {
   serviceKey,
   setCondition,
 } from '../../model/model.ts'
-import { type KeptVersion, versionToKeep } from '../../model/access/access.ts'
+import type { KeptVersion } from '../../model/access/access.ts'
 import { joinReasons } from '../../model/reasons/reasons.ts'
 import {
   type AnyTrafficPolicy,
@@ -29,6 +29,7 @@ import {
   MAX_REPORTED_SHARES,
 } from '../../model/values/values.ts'
 import { canonicalJson } from '../../protocol/codec/codec.ts'
+import { type LostVersions, isLostVersion, keptVersion } from './plan-kept-versions.ts'
 
 type Status = NonNullable<AnyTrafficPolicy['status']>
 /** What a policy reports about shares. */
@@ -41,6 +42,8 @@ export interface StatusWorld extends TrafficWorld {
   readonly reports: ReadonlyMap<string, ReportedShares>
   /** What this process has written into `inForce`, by objectKeyText(): an API of an earlier release drops it each time. */
   readonly kept?: ReadonlyMap<string, KeptVersion>
+  /** Absent: the API has kept all of it, as far as this process knows. */
+  readonly lost?: LostVersions
 }
 
 /** Takes all policies of this cluster. Gives those whose status differs, with the new one. */
@@ -58,8 +61,8 @@ export function planTrafficStatuses(
     const key = objectKeyText(policy)
     const { services, servicesLeftOut, inForce = world.kept?.get(key) } = policy.status ?? {}
     const report = world.reports.get(key) ?? {}
-    const counts = world.policies.good.get(key)
-    const kept = counts && versionToKeep(counts)
+    const counts = world.policies.seen.get(key)?.version
+    const kept = keptVersion(key, counts, world.lost)
     const shown = [
       { services, servicesLeftOut, inForce },
       { ...report, inForce: kept },
@@ -71,12 +74,23 @@ export function planTrafficStatuses(
 }
 
 /** A policy that is not valid leaves in force what it said before. All else is in force as written, and reported. */
-function findingOf(policy: AnyTrafficPolicy, world: TrafficWorld): ConditionFinding {
+function findingOf(policy: AnyTrafficPolicy, world: StatusWorld): ConditionFinding {
   const { problem, notes } = trafficNotes(policy, world)
   if (problem !== undefined) {
-    const { generation } = world.policies.good.get(objectKeyText(policy))?.metadata ?? {}
-    const message = generation === undefined ? problem : `${problem}; generation ${generation} stays in force`
-    return { type: 'Valid', status: 'False', reason: 'TrafficPolicyInvalid', message }
+    const version = world.policies.seen.get(objectKeyText(policy))?.version
+    const { generation } = version?.metadata ?? {}
+    const stays =
+      generation === undefined ? 'what it said before stays in force' : `generation ${generation} stays in force`
+    const counts = version === undefined ? 'no earlier version is known, so calls go as without this policy' : stays
+    const about = {
+      type: 'Valid',
+      status: 'False',
+      reason: 'TrafficPolicyInvalid',
+      message: `${problem}; ${counts}`,
+    } as const
+    if (version === undefined || !isLostVersion(objectKeyText(policy), version, world.lost)) return about
+    const message = `${about.message}; the API server does not keep it, so parts that start go without this policy`
+    return { ...about, reason: joinReasons([about.reason, 'PolicyVersionNotKept']), message }
   }
   const [first, ...more] = notes.map(([reason]) => reason)
   if (first === undefined) return { type: 'Valid', status: 'True', reason: 'TrafficPolicyInForce', message: '' }

@@ -1,68 +1,18 @@
 /** Write into the status of each access and traffic policy whether it is in force, and what its author should know. */
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
-import {
-  AccessVersions,
-  type AnyAccessPolicy,
-  type KeptVersion,
-  clustersWithoutEgress,
-} from '../../model/access/access.ts'
+import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
-import { type AnyTrafficPolicy, type GoodPolicies, TrafficPolicies } from '../../model/services/services.ts'
+import { type AnyTrafficPolicy, type SeenPolicies, TrafficPolicies } from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { PolicyConditions } from './plan-policy-conditions.ts'
 import { type ReportedShares, planTrafficStatuses, reportShares } from './plan-traffic-conditions.ts'
+import { WrittenVersions } from './written-versions.ts'
 
 /** A person reads the condition, and many policies, imports and members change together. */
 const LOOK_MS = 500
-
-type AnyPolicy = AnyAccessPolicy | AnyTrafficPolicy
-
-/** A cache shows what was written within this time, unless the API has dropped it. */
-const CACHE_LAG_MS = 30_000
-/** One of the versions that an API has dropped is written again this often: its CRD may have been upgraded. */
-const WRITE_AGAIN_MS = 600_000
-
-/** What this process has written into `status.inForce` of policies, by objectKeyText(). The API may have dropped it. */
-class WrittenVersions {
-  readonly known = new Map<string, KeptVersion>()
-  /** When each was written, the oldest first. Monotonic. */
-  readonly #at = new Map<string, number>()
-  #triedAt = 0
-
-  note(written: readonly AnyPolicy[], nowMs: number): void {
-    for (const policy of written) {
-      const [key, kept] = [objectKeyText(policy), policy.status?.inForce]
-      this.#forget(key)
-      if (kept === undefined) continue
-      this.known.set(key, kept)
-      this.#at.set(key, nowMs)
-    }
-  }
-
-  /** Takes all policies that exist. Forgets what is to be written again if the API does not have it. */
-  look(policies: readonly AnyPolicy[], nowMs: number): void {
-    const present = new Map(policies.map((policy) => [objectKeyText(policy), policy]))
-    const keeping = new Set(policies.flatMap(({ kind, status }) => (status?.inForce === undefined ? [] : [kind])))
-    for (const [key, at] of this.#at) {
-      const policy = present.get(key)
-      // The API has the field if one policy of the kind has it, so what another lacks was removed or refused.
-      const isKept = policy !== undefined && keeping.has(policy.kind) && nowMs - at >= CACHE_LAG_MS
-      if (policy === undefined || policy.status?.inForce !== undefined || isKept) this.#forget(key)
-    }
-    const [oldest] = this.#at
-    if (oldest === undefined || nowMs - Math.max(oldest[1], this.#triedAt) < WRITE_AGAIN_MS) return
-    this.#triedAt = nowMs
-    this.#forget(oldest[0])
-  }
-
-  #forget(key: string): void {
-    this.known.delete(key)
-    this.#at.delete(key)
-  }
-}
 
 export interface AccessPolicyLoopDeps extends LoopParts {
   readonly api: ClusterApi
@@ -117,7 +67,7 @@ export class AccessPolicyLoop {
       {
         self: this.#own,
         clustersetDefault: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.accessDefault,
-        ...{ policies, clusterPolicies, kept: this.#kept.known },
+        ...{ policies, clusterPolicies, kept: this.#kept.known, lost: this.#kept.lost },
         clusters: api.cache('Cluster').list(),
         exports: new Set(exports.map(({ metadata }) => serviceKey(metadata.namespace ?? '', metadata.name))),
       },
@@ -127,6 +77,7 @@ export class AccessPolicyLoop {
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
     this.#kept.note(changed, clock.monotonic())
+    if (await this.#kept.readAgain(this.#deps, signal)) this.#loop.poke()
   }
 }
 
@@ -164,7 +115,7 @@ export class TrafficPolicyLoop {
   /** Says when shares may be planned again. */
   readonly #shares: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  #good: GoodPolicies = new Map()
+  #seen: SeenPolicies = new Map()
   #reports: ReadonlyMap<string, ReportedShares> = new Map()
   /** The policies that the reports are about: a policy that a user has changed is reported at once. */
   #reported = ''
@@ -207,8 +158,8 @@ export class TrafficPolicyLoop {
     const { api, writer, clock } = this.#deps
     const named = api.cache('TrafficPolicy').list()
     const clusterPolicies = api.cache('ClusterTrafficPolicy').list()
-    const inForce = new TrafficPolicies({ policies: named, clusterPolicies, before: this.#good })
-    this.#good = inForce.good
+    const inForce = new TrafficPolicies({ policies: named, clusterPolicies, before: this.#seen })
+    this.#seen = inForce.seen
     const policies: AnyTrafficPolicy[] = [...named, ...clusterPolicies]
     this.#forget(policies)
     if (policies.length === 0) return
@@ -219,6 +170,7 @@ export class TrafficPolicyLoop {
       policies: inForce,
       reports: this.#reports,
       kept: this.#kept.known,
+      lost: this.#kept.lost,
       members: new Set([this.#own, ...members.map(({ spec }) => spec.id)]),
       imports: new Map(
         imports.map(({ metadata, spec }) => [serviceKey(metadata.namespace ?? '', metadata.name), spec.type] as const),
@@ -236,6 +188,7 @@ export class TrafficPolicyLoop {
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
     this.#kept.note(due, clock.monotonic())
+    if (await this.#kept.readAgain(this.#deps, signal)) this.#loop.poke()
   }
 
   #forget(policies: readonly AnyTrafficPolicy[]): void {

@@ -17,7 +17,7 @@ import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type Clock, KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type ExportAccess, type ExportPlan, type ExportWorld, newExportMemory, planExports } from '../export/export.ts'
-import type { Publisher, StatedAccess } from '../link/link.ts'
+import type { Publisher, ReplicaView, StatedAccess } from '../link/link.ts'
 import { type AgentMetrics, type MirrorWriter, type SharedFindings, loopDeps } from '../loop/loop.ts'
 import { ExportConditions } from './export-conditions.ts'
 
@@ -26,6 +26,8 @@ export interface PublishLoopDeps {
   readonly publisher: Publisher
   /** The default of the clusterset. Undefined if the broker never states one. */
   readonly stated: StatedAccess | undefined
+  /** What the broker has. Absent: nothing of this cluster, as far as the loop knows. */
+  readonly replica?: Pick<ReplicaView, 'synced' | 'confirmed' | 'holds' | 'records' | 'onChange'>
   /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
   readonly versions?: AccessVersions
   readonly writer: MirrorWriter
@@ -121,6 +123,10 @@ export class PublishLoop {
       else this.#report(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
     })
     for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
+    const held = deps.replica?.onChange(() => {
+      if (this.#last !== undefined && this.#last.undecided.size > 0) this.#changed()
+    })
+    if (held !== undefined) this.#subscriptions.add(held)
     if (deps.stated !== undefined) this.#subscriptions.add(deps.stated.onChange(() => this.#changed()))
     findings.onFindings((keys) => this.#report(keys))
     // Happens at most once in reportMs, and an unchanged export costs little.
@@ -223,9 +229,27 @@ export class PublishLoop {
       if (old?.records !== records || old.valid !== valid) this.#unreported?.add(key)
     }
     for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#unreported?.add(key)
-    if (!this.#awaitsDefault()) publisher.setDesired(plan.records)
-    findings.setExportPlan(plan)
+    const isDecided = plan.undecided.size === 0
+    if (isDecided && !this.#awaitsDefault()) publisher.setDesired(plan.records)
+    // What the broker has shown before counts for other loops. Without any of it, they wait.
+    if (isDecided || this.#deps.replica?.synced === true) findings.setExportPlan(plan)
     return plan
+  }
+
+  /** Whether the broker has our record of an export. Its records are read once, and only if something depends on them. */
+  #isStored(): NonNullable<ExportWorld['isStored']> {
+    const { replica } = this.#deps
+    if (replica === undefined) return () => false
+    let stored: ReadonlySet<ServiceKey> | undefined
+    return (key) => {
+      stored ??= new Set(
+        [...replica.records()].flatMap(({ key: { cluster, kind, namespace, name } }) => {
+          return cluster === this.#own && kind === 'ServiceExport' ? [serviceKey(namespace, name)] : []
+        }),
+      )
+      if (stored.has(key)) return true
+      return replica.confirmed && replica.holds(key.slice(0, key.indexOf('/'))) ? false : undefined
+    }
   }
 
   #world(): ExportWorld | undefined {
@@ -238,6 +262,7 @@ export class PublishLoop {
       podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
       ipv6LeftOut: this.#ipv6LeftOut(own.spec),
       access,
+      isStored: this.#isStored(),
       exports: api.cache('ServiceExport').list(),
       services: api.cache('Service').list(),
       slices: api.cache('EndpointSlice').list(),

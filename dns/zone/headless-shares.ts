@@ -80,7 +80,7 @@ export class HeadlessShares {
     const readPolicies = (): void => {
       const before = this.#world.policies
       const listed = { policies: named.list(), clusterPolicies: defaults.list() }
-      const policies = new TrafficPolicies({ ...listed, before: before.good })
+      const policies = new TrafficPolicies({ ...listed, before: before.seen })
       this.#world = { ...this.#world, policies }
       changed((service) => isFollowing(before, service) || isFollowing(policies, service))
     }

@@ -94,7 +94,8 @@ function openWithoutTables(agent: SeenAgent): readonly Finding[] {
   const found = findCondition(agent.object.status?.conditions, CONDITION_CLOSED_WITHOUT_TABLES)
   if (found?.status !== 'False') return []
   const subject = { kind: 'Node', name: agent.object.metadata.name } as const
-  const about = { reason: 'ForwardPoliciesMissing', severity: 'notice' } as const
+  const isStated = found.reason === ('OpenWithoutTables' satisfies ReasonCode)
+  const about = { reason: isStated ? 'OpenWithoutTables' : 'ForwardPoliciesMissing', severity: 'notice' } as const
   return [{ ...about, subject, seen: found.message, ...seenAt(agent, found.lastTransitionTime) }]
 }
 

@@ -67,6 +67,7 @@ export const ON_PATH: Partial<Readonly<Record<ReasonCode, OnPath>>> = {
   OverlayPortDiffers: on('breaks', 'node'),
   ChecksumOffloadNotSwitched: on('breaks', 'node'),
   ForwardPoliciesMissing: on('note', 'node'),
+  OpenWithoutTables: on('note', 'node'),
   GatewayNodeUnheard: on('may', 'node'),
   GatewayNodeSilent: on('why', 'node'),
   KernelRoutesMissing: on('breaks', 'node', 'gateway'),

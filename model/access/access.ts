@@ -34,7 +34,14 @@ export {
 export { EgressRules, clustersWithoutEgress, egressRules, keepsOpenConnections } from './egress.ts'
 export { EXPOSURES, type Exposure, exposureOf } from './exposure.ts'
 export { isUnderstoodSelector, matchesLabels } from './match-labels.ts'
-export { type KeptVersion, unreadableField, versionInForce, versionToKeep } from './policy-versions.ts'
+export {
+  type KeptVersion,
+  type SeenVersions,
+  seeVersion,
+  unreadableField,
+  versionInForce,
+  versionToKeep,
+} from './policy-versions.ts'
 export {
   type Caller,
   MAX_OFFERED_IDS,

@@ -116,36 +116,49 @@ export function versionToKeep<P extends AnyPolicy>({ kind, metadata, spec }: P):
   return isKept ? { uid, generation, spec } : undefined
 }
 
-interface SeenVersion<P extends AnyPolicy> {
+/** What a process has found to be in force of a policy. */
+export interface SeenVersion<P extends AnyPolicy = AnyPolicy> {
   readonly version: P
   /** The generation of the policy when this version was found to be in force. */
   readonly lookedAt: number
 }
 
+/** What a process has seen of policies, by objectKeyText(). A policy of which no valid version is known is missing. */
+export type SeenVersions<P extends AnyPolicy = AnyPolicy> = ReadonlyMap<string, SeenVersion<P>>
+
+/**
+ * What is in force of a policy, with what this process has seen of it. A version counts only if the process has looked
+ * at the generation before the current one: a generation that it missed may have been valid, and have taken away what
+ * the version allows. Gives what it has seen now; undefined: no valid version is known.
+ */
+export function seeVersion<P extends AnyPolicy>(
+  policy: P,
+  problemOf: ProblemOf<P>,
+  seen: SeenVersion<P> | undefined,
+): SeenVersion<P> | undefined {
+  const { generation = 0 } = policy.metadata
+  const last = seen !== undefined && seen.lookedAt >= generation - 1 ? seen.version : undefined
+  const version = versionInForce(policy, problemOf, last)
+  return version && { version, lookedAt: generation }
+}
+
 /** Remembers the valid versions of the policies of one kind that a process has seen, as long as the policies exist. */
 export class PolicyVersions<P extends AnyPolicy> {
   readonly #problemOf: ProblemOf<P>
-  #seen: ReadonlyMap<string, SeenVersion<P>> = new Map()
+  #seen: SeenVersions<P> = new Map()
 
   constructor(problemOf: ProblemOf<P>) {
     this.#problemOf = problemOf
   }
 
-  /**
-   * Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. A
-   * version counts only if this process has looked at the generation before the current one: a generation that it
-   * missed may have been valid, and have taken away what the version allows.
-   */
+  /** Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. */
   look(policies: readonly P[]): readonly (P | undefined)[] {
     const now = new Map<string, SeenVersion<P>>()
     const found = policies.map((policy) => {
       const key = objectKeyText(policy)
-      const { generation = 0 } = policy.metadata
-      const seen = this.#seen.get(key)
-      const last = seen !== undefined && seen.lookedAt >= generation - 1 ? seen.version : undefined
-      const version = versionInForce(policy, this.#problemOf, last)
-      if (version !== undefined) now.set(key, { version, lookedAt: generation })
-      return version
+      const seen = seeVersion(policy, this.#problemOf, this.#seen.get(key))
+      if (seen !== undefined) now.set(key, seen)
+      return seen?.version
     })
     this.#seen = now
     return found

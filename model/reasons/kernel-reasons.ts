@@ -42,6 +42,12 @@ export const KERNEL_REASONS = {
     todo: 'The message says why. Load the kernel module xfrm_user, or set `spec.failClosed: true` in the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'log of the routeagent'],
   },
+  OpenWithoutTables: {
+    means:
+      'The site file says `spec.failClosed: false`, so the pods of this node are open to other clusters while another program has removed the nft tables.',
+    todo: 'Nothing if that is meant. Else remove `spec.failClosed` from the site file, or set it to true.',
+    shows: ['condition ClosedWithoutTables of RouteAgent', 'output of the command'],
+  },
   'in-not-ours': {
     means: 'A packet from a lane has a destination outside this cluster.',
     todo: STRANGER,

@@ -95,6 +95,17 @@ export const SERVICE_REASONS = {
     todo: 'Nothing.',
     shows: POLICY,
   },
+  PolicyVersionNotKept: {
+    means:
+      'The CRD of a policy is of an earlier release and does not keep `status.inForce`. If the policy becomes invalid, parts that start then do not know what it said before: access policies close, traffic policies do not count.',
+    todo: 'Apply the CRDs of this release.',
+    shows: [
+      ...POLICY,
+      'condition Valid of TrafficPolicy',
+      'condition Valid of ClusterTrafficPolicy',
+      'log of the agent',
+    ],
+  },
   PolicyNamesNobody: {
     means: 'The access policy lets in no other member.',
     todo: 'If not intended, compare its selectors with the labels of the Clusters.',

@@ -26,7 +26,8 @@ export const TRAFFIC_REASONS = {
     shows: POLICY,
   },
   TrafficPolicyInvalid: {
-    means: 'A field of the traffic policy is wrong, or of a later release. What the policy said before stays in force.',
+    means:
+      'A field of the traffic policy is wrong, or of a later release. What it said last stays in force; if that is not known, calls go as without the policy.',
     todo: 'Correct the field that the message names.',
     shows: POLICY,
   },

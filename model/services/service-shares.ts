@@ -89,10 +89,13 @@ function decidingPart(object: WorldObject): readonly unknown[] {
     const { drained, drainedNow, labels, properties = {} } = object.spec
     return [drained === true, drainedNow === true, labels, properties]
   }
+  const { uid, generation = 0 } = object.metadata
+  // A version counts for a process that has looked at each generation since.
+  const invalid = (problem: string | undefined): number | undefined => (problem === undefined ? undefined : generation)
   if (object.kind === 'ClusterAccessPolicy')
-    return [object.metadata.uid, accessProblem(object) === undefined, accessInForce(object).spec.egress]
+    return [uid, invalid(accessProblem(object)), accessInForce(object).spec.egress]
   // A process that has seen a later version than the status keeps follows that one until the policy is valid again.
-  return [object.metadata.uid, trafficPolicyProblem(object) === undefined, policyInForce(object)?.spec]
+  return [uid, invalid(trafficPolicyProblem(object)), policyInForce(object)?.spec]
 }
 
 export interface ServiceShares extends SharesPlan {
@@ -158,6 +161,8 @@ function isClusterDrainedNow({ clusters }: SharesWorld, id: string): boolean {
   return spec?.drained === true && spec.drainedNow === true
 }
 
+const NONE_ENDED: ReadonlySet<string> = new Set()
+
 /**
  * The clusters to whose endpoints open connections are ended: they are drained now, and have no share. One that has a
  * share is the last that is ready: a client whose connection ended would only call it again. If no cluster has a share,
@@ -168,7 +173,9 @@ export function endedClusters(
   slices: readonly EndpointSlice[],
   world: SharesWorld,
 ): ReadonlySet<string> {
-  if (!shares.some(({ share }) => share > 0)) return new Set()
+  // Nearly always nothing is drained, and all services are planned at once when a node starts.
+  if (!knownOf(world).anyDrained && !slices.some(isDrained)) return NONE_ENDED
+  if (!shares.some(({ share }) => share > 0)) return NONE_ENDED
   const marked = new Set(
     slices.flatMap((slice) =>
       isDrainedNow(slice, world) ? (slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? []) : [],
@@ -192,10 +199,10 @@ export function statedShares(
   return planned(service, { policy, clusters: exportersOf(service, slices, world), slices }, world)
 }
 
-function plansOf(policy: AnyTrafficPolicy, world: SharesWorld): Map<string, SharesPlan> {
+function plansOf(policy: AnyTrafficPolicy, world: SharesWorld): Map<string, ServiceShares> {
   const { plans } = knownOf(world)
-  const known = plans.get(policy) ?? new Map<string, SharesPlan>()
-  plans.set(policy, known)
+  let known = plans.get(policy)
+  if (known === undefined) plans.set(policy, (known = new Map<string, ServiceShares>()))
   return known
 }
 
@@ -207,13 +214,9 @@ function planKey(type: string, clusters: readonly ExportingCluster[]): string {
   return key
 }
 
-function planOnce(plans: Map<string, SharesPlan>, key: string, plan: () => SharesPlan): SharesPlan {
-  const known = plans.get(key)
-  if (known !== undefined) return known
-  const made = plan()
-  plans.set(key, made)
-  return made
-}
+const NO_PORTS: readonly PortShares[] = []
+/** Most plans that are kept of one policy: endpoints of others come and go for as long as a world lasts. */
+const MAX_KNOWN_PLANS = 10_000
 
 interface ServiceParts {
   readonly policy: AnyTrafficPolicy | undefined
@@ -227,18 +230,29 @@ function planned(
   world: SharesWorld,
 ): ServiceShares {
   const { clusterSelectors = [], type } = spec
-  const fresh = (some: readonly ExportingCluster[]): SharesPlan =>
-    planShares({
+  const fresh = (some: readonly ExportingCluster[]): ServiceShares => {
+    const made = planShares({
       importer: selectable(world.self, world),
       ...{ type, clusterSelectors, clusters: some },
       resultsBefore: status?.clusterSelectorResults,
       rules: policy?.spec,
     })
-  const isAlike = policy !== undefined && clusterSelectors.length === 0
-  const plan = (some: readonly ExportingCluster[]): SharesPlan =>
-    isAlike ? planOnce(plansOf(policy, world), planKey(type, some), () => fresh(some)) : fresh(some)
+    return { ...made, policy, ports: NO_PORTS }
+  }
+  // Ten thousand services by one policy have few plans, and share them as they are.
+  const plans = policy === undefined || clusterSelectors.length > 0 ? undefined : plansOf(policy, world)
+  const plan = (some: readonly ExportingCluster[]): ServiceShares => {
+    if (plans === undefined) return fresh(some)
+    const key = planKey(type, some)
+    let known = plans.get(key)
+    if (known !== undefined) return known
+    if (plans.size >= MAX_KNOWN_PLANS) plans.clear()
+    plans.set(key, (known = fresh(some)))
+    return known
+  }
   const whole = plan(clusters)
-  return { ...whole, policy, ports: planPorts(spec.ports, slices, { clusters, whole, plan }) }
+  const ports = planPorts(spec.ports, slices, { clusters, whole, plan })
+  return ports.length === 0 ? whole : { ...whole, ports }
 }
 
 /**
@@ -268,7 +282,7 @@ function planPorts(
   { clusters, whole, plan }: PortPlanning,
 ): readonly PortShares[] {
   // Nearly all services have all ports everywhere, and one plan for them.
-  if (slices.every((slice) => servesAll(slice, ports))) return []
+  if (slices.every((slice) => servesAll(slice, ports))) return NO_PORTS
   const used = slices.filter(({ endpoints = [], metadata: { labels } }) => {
     return endpoints.length > 0 && labels?.[LABEL_SOURCE_CLUSTER] !== undefined
   })
@@ -289,7 +303,9 @@ function planPorts(
       if (read <= MAX_ENDPOINTS_READ) found.set(key, { of: [port], plan: plan(withCounts(clusters, those)) })
     }
   }
-  return [...found.values()].flatMap((one) => (isSameDivision(one.plan, whole) ? [] : [{ ...one.plan, of: one.of }]))
+  return [...found.values()].flatMap(({ of, plan: { shares, refused, results } }) =>
+    isSameDivision({ shares }, whole) ? [] : [{ shares, refused, results, of }],
+  )
 }
 
 function groupedByPorts(slices: readonly EndpointSlice[]): readonly PortGroup[] {
@@ -336,8 +352,8 @@ function withCounts(
 }
 
 /** Whether calls are divided alike. */
-function isSameDivision(one: SharesPlan, other: SharesPlan): boolean {
-  const text = ({ shares }: SharesPlan): string =>
+function isSameDivision(one: Pick<SharesPlan, 'shares'>, other: Pick<SharesPlan, 'shares'>): boolean {
+  const text = ({ shares }: Pick<SharesPlan, 'shares'>): string =>
     shares.flatMap(({ cluster, share }) => (share > 0 ? [`${cluster} ${share}`] : [])).join()
   return text(one) === text(other)
 }
@@ -352,7 +368,7 @@ function exportersOf(
   const of = (cluster: string): Counted => {
     const known = found.get(cluster)
     if (known !== undefined) return known
-    const fresh = { ...noEndpoints(), drained: false, drainedNow: false }
+    const fresh: Counted = { ready: new Set(), drained: false, drainedNow: false }
     found.set(cluster, fresh)
     return fresh
   }
@@ -365,14 +381,26 @@ function exportersOf(
     if (isDrainedNow(slice, world)) counted.drainedNow = true
     for (const endpoint of slice.endpoints ?? []) count(counted, endpoint)
   }
-  return [...found].map(([id, counted]) => ({
-    ...selectable(id, world),
-    ...numbersOf(counted),
-    reachable: world.reachable === undefined || world.reachable.has(id),
-    allowed: id === world.self || !world.withoutEgress.has(id),
-    drained: world.clusters.get(id)?.spec.drained === true ? 'cluster' : counted.drained ? 'service' : undefined,
-    endsConnections: counted.drainedNow || isClusterDrainedNow(world, id),
-  }))
+  const clusters: ExportingCluster[] = []
+  for (const [id, counted] of found) {
+    const { properties, labels } = selectable(id, world)
+    const { ready, total, terminating } = numbersOf(counted)
+    const isClusterDrained = world.clusters.get(id)?.spec.drained === true
+    // Field by field: this runs for each cluster of each service.
+    clusters.push({
+      id,
+      properties,
+      labels,
+      ready,
+      total,
+      terminating,
+      reachable: world.reachable === undefined || world.reachable.has(id),
+      allowed: id === world.self || !world.withoutEgress.has(id),
+      drained: isClusterDrained ? 'cluster' : counted.drained ? 'service' : undefined,
+      endsConnections: counted.drainedNow || isClusterDrainedNow(world, id),
+    })
+  }
+  return clusters
 }
 
 /** The addresses of endpoints. One may be in several slices. Most services have ready ones only. */
@@ -403,11 +431,12 @@ function count(counted: EndpointCounts, { addresses, conditions }: SliceEndpoint
 }
 
 /** An address that is in several slices counts once, and as what is best for it. */
-function numbersOf({
-  ready,
-  notReady,
-  leaving,
-}: EndpointCounts): Pick<ExportingCluster, 'ready' | 'total' | 'terminating'> {
+function numbersOf({ ready, notReady, leaving }: EndpointCounts): {
+  readonly ready: number
+  readonly total: number
+  readonly terminating: number
+} {
+  if (notReady === undefined && leaving === undefined) return { ready: ready.size, total: ready.size, terminating: 0 }
   const isKnown = (address: string): boolean => ready.has(address) || notReady?.has(address) === true
   const others = notReady === undefined ? 0 : [...notReady].filter((address) => !ready.has(address)).length
   const terminating = leaving === undefined ? 0 : [...leaving].filter((address) => !isKnown(address)).length
@@ -419,7 +448,7 @@ interface KnownOfWorld {
   readonly anyDrained: boolean
   readonly selectable: Map<string, SelectableCluster>
   /** By planKey(). Most services of a cluster are alike in what their plans depend on. */
-  readonly plans: Map<AnyTrafficPolicy, Map<string, SharesPlan>>
+  readonly plans: Map<AnyTrafficPolicy, Map<string, ServiceShares>>
 }
 
 const KNOWN = new WeakMap<SharesWorld, KnownOfWorld>()

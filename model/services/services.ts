@@ -76,11 +76,12 @@ export {
 } from './plan-shares.ts'
 export {
   type AnyTrafficPolicy,
-  type GoodPolicies,
+  type SeenPolicies,
   TrafficPolicies,
   type TrafficNotes,
   type TrafficWorld,
   policyInForce,
+  seePolicy,
   trafficNotes,
   trafficPolicyProblem,
 } from './traffic-policies.ts'

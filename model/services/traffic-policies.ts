@@ -12,21 +12,21 @@ import {
   objectKeyText,
   serviceKey,
 } from '../model.ts'
-import { unreadableField, versionInForce } from '../access/access.ts'
+import { type SeenVersions, seeVersion, unreadableField, versionInForce } from '../access/access.ts'
 import type { ReasonCode } from '../reasons/reasons.ts'
 import { MAX_AFFINITY_SECONDS, MAX_TRAFFIC_TIERS, MAX_TRAFFIC_WEIGHT } from '../values/values.ts'
 import { labelRequirements, propertySelectorProblem, requirementProblem } from './cluster-selection.ts'
 
 export type AnyTrafficPolicy = TrafficPolicy | ClusterTrafficPolicy
 
-/** What is in force of each policy, by objectKeyText(). */
-export type GoodPolicies = ReadonlyMap<string, AnyTrafficPolicy>
+/** What a process has seen of traffic policies. */
+export type SeenPolicies = SeenVersions<AnyTrafficPolicy>
 
 export interface TrafficPoliciesInit {
   readonly policies: readonly TrafficPolicy[]
   readonly clusterPolicies: readonly ClusterTrafficPolicy[]
-  /** `good` of the policies before: a policy that has become invalid counts with what it said last. */
-  readonly before?: GoodPolicies
+  /** `seen` of the policies before: a policy that has become invalid counts with what it said last. */
+  readonly before?: SeenPolicies
 }
 
 /** A later release may have other groups and kinds. */
@@ -37,22 +37,25 @@ const TIER_KINDS = ['local', 'clusters', 'selector', 'any'] as const
 
 /** The policies of one cluster. Built once for many services. */
 export class TrafficPolicies {
-  /** What counts as long as a policy is not replaced by another valid one. */
-  readonly good: GoodPolicies
+  /**
+   * What counts as long as a policy is not replaced by another valid one. Of a policy that is missing no valid version
+   * is known: it does not count, and calls go as without it.
+   */
+  readonly seen: SeenPolicies
   /** Older first. */
   readonly #named = new Map<ServiceKey, TrafficPolicy[]>()
   readonly #ofNamespace = new Map<string, TrafficPolicy[]>()
   readonly #default: ClusterTrafficPolicy | undefined
 
   constructor({ policies, clusterPolicies, before = new Map() }: TrafficPoliciesInit) {
-    const good = new Map<string, AnyTrafficPolicy>()
+    const now = new Map<string, NonNullable<ReturnType<typeof seePolicy>>>()
     for (const policy of [...policies, ...clusterPolicies]) {
       const key = objectKeyText(policy)
-      const counts = policyInForce(policy, before.get(key))
-      if (counts !== undefined) good.set(key, counts)
+      const seen = seePolicy(policy, before)
+      if (seen !== undefined) now.set(key, seen)
     }
-    this.good = good
-    const inForce = [...good.values()].sort(byAge)
+    this.seen = now
+    const inForce = [...now.values()].map(({ version }) => version).sort(byAge)
     for (const policy of inForce) if (policy.kind === 'TrafficPolicy') this.#add(policy)
     this.#default = inForce.find(
       (policy) => policy.kind === 'ClusterTrafficPolicy' && policy.metadata.name === CLUSTER_TRAFFIC_POLICY_NAME,
@@ -84,6 +87,11 @@ export class TrafficPolicies {
         : names.flatMap((name) => this.#named.get(serviceKey(namespace, name)) ?? [])
     return [...new Set(same)].filter(({ metadata }) => metadata.name !== policy.metadata.name).sort(byAge)
   }
+}
+
+/** What a process sees of a policy that has seen these before. Undefined: nothing is in force. */
+export function seePolicy(policy: AnyTrafficPolicy, before: SeenPolicies): ReturnType<SeenPolicies['get']> {
+  return seeVersion(policy, trafficPolicyProblem, before.get(objectKeyText(policy)))
 }
 
 /**

@@ -5,6 +5,7 @@
  */
 import { type AccessRules, type Exposure, offeredClusters } from '../../model/access/access.ts'
 import {
+  CONDITION_IMPORTED,
   CONDITION_READY,
   type ClusterId,
   type EndpointSlice,
@@ -12,8 +13,8 @@ import {
   LABEL_SOURCE_CLUSTER,
   type ServiceExport,
   type ServiceKey,
+  findCondition,
   guardedNamespace,
-  isConditionTrue,
   nameHash,
   serviceKey,
 } from '../../model/model.ts'
@@ -115,11 +116,21 @@ interface SliceEndpoints {
 }
 
 const ALL: Callers = { clusters: undefined, target: `goto ${CHAIN_ALL}`, group: '' }
-/** The broker, which may refuse a guarded namespace, has accepted an export of it that is ready. */
+
+/**
+ * Whether the broker, which may refuse a guarded namespace, has the export. Ready=True says that it has all of it. Ready
+ * is also False while a part of the export is over quota, or a change of it is not stored yet, and members import it
+ * all the same: then the broker has it if Imported is known. The agent sets Imported back to Pending when it withdraws
+ * the export, and when the broker refuses it.
+ */
 function isAccepted({ metadata, status }: ServiceExport): boolean {
-  return (
-    guardedNamespace(metadata.namespace ?? '') === undefined || isConditionTrue(status?.conditions, CONDITION_READY)
-  )
+  if (guardedNamespace(metadata.namespace ?? '') === undefined) return true
+  const [valid, ready, imported] = ['Valid', CONDITION_READY, CONDITION_IMPORTED].map((type) => {
+    return findCondition(status?.conditions, type)
+  })
+  if (ready?.status === 'True') return true
+  if (ready === undefined || ready.reason === 'NamespaceNotAllowed' || valid?.status !== 'True') return false
+  return imported !== undefined && imported.reason !== 'Pending'
 }
 
 const NO_CONTEXT: AccessContext = { exposure: 'exports', node: undefined, callers: new Map() }

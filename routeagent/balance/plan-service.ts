@@ -267,7 +267,8 @@ export function planService(
     rule: localityRule(service.spec),
     pick: affinity === undefined ? 'random' : 'client',
     most: mostSlots(ports.length),
-    shareSteps: clusterShares === undefined ? 1 : shareSteps(ports.length, [clusterShares, ...distinct(portShares)]),
+    shareSteps: () =>
+      clusterShares === undefined ? 1 : shareSteps(ports.length, [clusterShares, ...distinct(portShares)]),
     affinitySeconds: affinity,
     fewPorts: ports.length <= MOST_CHAINS,
     clusterShares,
@@ -429,7 +430,7 @@ interface ChoiceInit {
   /** Most slots of each port. */
   readonly most: number
   /** Shares of clusters are rounded to one of so many. 1: clusters with a share count alike. */
-  readonly shareSteps: number
+  readonly shareSteps: () => number
   readonly affinitySeconds: number | undefined
   /** The service has so few ports that each may have a chain of its own in the table. */
   readonly fewPorts: boolean
@@ -666,6 +667,10 @@ function chooseBackends(groups: readonly SliceGroup[], init: ChoiceInit, leftOut
   // Most services have neither a policy nor a preference.
   if (rule === ALL && clusterShares === undefined && leftOut.length === 0)
     return together(groups, reported.length > 0 ? reported : lastResort, init)
+  const usual = reported.length > 0 ? reported : lastResort
+  // Where one cluster has all of it, and a share, there is nothing to draw.
+  if (rule === ALL && leftOut.length === 0 && isOfOneWithShare(usual, clusterShares))
+    return together(groups, usual, init)
   const near = (locality: Locality, from: readonly Candidate[]): readonly Candidate[] =>
     from.filter(({ endpoint, cluster }) => isNear(locality, endpoint, cluster, place))
   const limiting = (): readonly Candidate[] =>
@@ -740,14 +745,29 @@ function byShare(
     if (those === undefined) byCluster.set(one.cluster, [one])
     else those.push(one)
   }
-  return [...clusterShares]
-    .sort(([a], [b]) => (a < b ? -1 : 1))
-    .slice(0, MAX_PARTS)
-    .flatMap(([cluster, weight], part) => {
-      if (weight === 0) return []
-      const targets = [...new Set(nearest(byCluster.get(cluster) ?? []).map(({ target }) => target))].sort()
-      return targets.length === 0 ? [] : [{ part, weight, targets }]
-    })
+  return numberedShares(clusterShares).flatMap(([cluster, weight], part) => {
+    if (weight === 0) return []
+    const targets = [...new Set(nearest(byCluster.get(cluster) ?? []).map(({ target }) => target))].sort()
+    return targets.length === 0 ? [] : [{ part, weight, targets }]
+  })
+}
+
+/** The shares, sorted by cluster. Most services of a policy have the same object. */
+const NUMBERED = new WeakMap<ClusterShares, readonly (readonly [cluster: string, share: number])[]>()
+
+function numberedShares(clusterShares: ClusterShares): readonly (readonly [cluster: string, share: number])[] {
+  let numbered = NUMBERED.get(clusterShares)
+  if (numbered === undefined) {
+    numbered = [...clusterShares].sort(([a], [b]) => (a < b ? -1 : 1)).slice(0, MAX_PARTS)
+    NUMBERED.set(clusterShares, numbered)
+  }
+  return numbered
+}
+
+function isOfOneWithShare(backends: readonly Candidate[], clusterShares: ClusterShares | undefined): boolean {
+  const [first] = backends
+  if (first === undefined || (clusterShares?.get(first.cluster) ?? 0) === 0) return false
+  return backends.every(({ cluster }) => cluster === first.cluster)
 }
 
 /**
@@ -763,8 +783,14 @@ function withShare<T extends { readonly cluster: string }>(
 }
 
 /** Undefined if plain slots come to these shares, or if there are too many ports or clusters for shares. */
-function wholeSharesOf(drawn: readonly ClusterPart[], count: number, steps: number): readonly number[] | undefined {
-  if (drawn.length < 2 || drawn.length > steps) return undefined
+function wholeSharesOf(
+  drawn: readonly ClusterPart[],
+  count: number,
+  shareSteps: () => number,
+): readonly number[] | undefined {
+  if (drawn.length < 2) return undefined
+  const steps = shareSteps()
+  if (drawn.length > steps) return undefined
   const total = drawn.reduce((sum, { weight }) => sum + weight, 0)
   const isPlain = drawn.every(({ weight, targets }) => Math.abs(weight / total - targets.length / count) <= NEGLIGIBLE)
   return isPlain

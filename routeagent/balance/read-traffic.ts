@@ -10,15 +10,16 @@ import {
   objectKeyText,
 } from '../../model/model.ts'
 import {
-  type GoodPolicies,
+  type AnyTrafficPolicy,
+  type SeenPolicies,
   type ServiceShares,
   type SharesPlan,
   type SharesWorld,
   TrafficPolicies,
   changesShares,
   endedClusters,
-  policyInForce,
   portId,
+  seePolicy,
   sharesOfService,
 } from '../../model/services/services.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
@@ -34,6 +35,7 @@ const READ_MS = 10_000
 /** The same for a node without a table, where no service is reached meanwhile. */
 const READ_WITHOUT_TABLE_MS = 2000
 
+type SeenPolicy = NonNullable<ReturnType<SeenPolicies['get']>>
 type ReaderClock = Pick<Clock, 'monotonic' | 'setTimer'>
 
 export class TrafficReader {
@@ -43,7 +45,8 @@ export class TrafficReader {
   #since: number | undefined
   #stopWaiting: (() => void) | undefined
   #poke: () => void = () => undefined
-  #good: GoodPolicies = new Map()
+  /** Also with each version that a cache reports between two plans: a policy may change twice. */
+  #seen = new Map<string, SeenPolicy>()
   readonly #access = new AccessVersions()
   #traffic: PolicyTraffic | undefined
   /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
@@ -107,6 +110,7 @@ export class TrafficReader {
         poke()
       }),
       traffic.clusterPolicies.onChange((change) => {
+        if (change?.type === 'set') this.#see(change.object)
         if (changesShares(change)) onAll()
       }),
       access.clusterPolicies.onChange((change) => {
@@ -154,14 +158,20 @@ export class TrafficReader {
 
   /** The services of what was in force of a policy, and of what now is, or the whole namespace (`NAMESPACE/`). */
   #concernedBy(change: ObjectChange<TrafficPolicy>): readonly string[] {
-    const before = this.#good.get(objectKeyText(change.object))
-    const now = change.type === 'set' ? policyInForce(change.object, before) : undefined
-    return [before, now].flatMap((policy) => {
+    const before = this.#seen.get(objectKeyText(change.object))
+    const now = change.type === 'set' ? this.#see(change.object) : undefined
+    return [before?.version, now?.version].flatMap((policy) => {
       if (policy?.kind !== 'TrafficPolicy') return []
       const { namespace = '' } = policy.metadata
       const refs = policy.spec.targetRefs ?? []
       return refs.length === 0 ? [`${namespace}/`] : refs.map(({ name }) => `${namespace}/${name}`)
     })
+  }
+
+  #see(policy: AnyTrafficPolicy): SeenPolicy | undefined {
+    const now = seePolicy(policy, this.#seen)
+    if (now !== undefined) this.#seen.set(objectKeyText(policy), now)
+    return now
   }
 
   /** Whether the shares of a service may depend on what has changed. */
@@ -196,9 +206,9 @@ export class TrafficReader {
     const policies = new TrafficPolicies({
       policies: traffic.policies.list(),
       clusterPolicies: traffic.clusterPolicies.list(),
-      before: this.#good,
+      before: this.#seen,
     })
-    this.#good = policies.good
+    this.#seen = new Map(policies.seen)
     return {
       ...{ self, reachable, policies, withoutEgress },
       clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
@@ -227,6 +237,8 @@ export class TrafficReader {
 class PolicyTraffic implements Traffic {
   readonly planner: BalancePlanner
   world: SharesWorld
+  /** What follows from shares alone: many services have the same object. */
+  readonly #known = new WeakMap<ServiceShares, ServiceTraffic>()
 
   constructor(planner: BalancePlanner, world: SharesWorld) {
     this.planner = planner
@@ -236,15 +248,23 @@ class PolicyTraffic implements Traffic {
   of(service: ServiceImport, slices: readonly EndpointSlice[]): ServiceTraffic | undefined {
     const shares = sharesOfService(service, slices, this.world)
     if (shares === undefined) return undefined
-    const affinitySeconds = shares.policy?.spec.sessionAffinity?.clientIP.timeoutSeconds
-    const ended = new Set([shares, ...shares.ports].flatMap((plan) => [...endedClusters(plan, slices, this.world)]))
-    return {
-      clusterShares: new Map(shares.shares.map(({ cluster, share }) => [cluster, share])),
-      ...(shares.ports.length === 0 ? {} : { portShares: portShares(shares) }),
-      ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
-      ...(shares.policy?.spec.passiveHealth === undefined ? {} : { passiveHealth: true }),
-      ...(ended.size === 0 ? {} : { ended }),
-    }
+    let divided = this.#known.get(shares)
+    if (divided === undefined) this.#known.set(shares, (divided = trafficBy(shares)))
+    const ended =
+      shares.ports.length === 0
+        ? endedClusters(shares, slices, this.world)
+        : new Set([shares, ...shares.ports].flatMap((plan) => [...endedClusters(plan, slices, this.world)]))
+    return ended.size === 0 ? divided : { ...divided, ended }
+  }
+}
+
+function trafficBy(shares: ServiceShares): ServiceTraffic {
+  const affinitySeconds = shares.policy?.spec.sessionAffinity?.clientIP.timeoutSeconds
+  return {
+    clusterShares: new Map(shares.shares.map(({ cluster, share }) => [cluster, share])),
+    ...(shares.ports.length === 0 ? {} : { portShares: portShares(shares) }),
+    ...(affinitySeconds === undefined ? {} : { affinitySeconds }),
+    ...(shares.policy?.spec.passiveHealth === undefined ? {} : { passiveHealth: true }),
   }
 }
 

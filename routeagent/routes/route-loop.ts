@@ -5,6 +5,7 @@ import { Drift } from '../../kernel/kernel.ts'
 import type { ChecksumOffload, ReceiveCoalescing, Sysctl } from '../../kernel/tuning/tuning.ts'
 import type { NextHopTable, RouteTable } from '../../kernel/route/route.ts'
 import {
+  CONDITION_CLOSED_WITHOUT_TABLES,
   CONDITION_NODES_ANSWER,
   type Condition,
   MAX_FAILURE_LENGTH,
@@ -20,7 +21,7 @@ import {
 } from '../../model/model.ts'
 import type { ForwardPolicies } from '../../kernel/xfrm/xfrm.ts'
 import type { Family } from '../../model/addresses/addresses.ts'
-import { problem, problemText } from '../../model/reasons/reasons.ts'
+import { type ReasonCode, problem, problemText } from '../../model/reasons/reasons.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -103,6 +104,8 @@ export class RouteLoop {
   /** The text of the object in the API, and when it was written, on the monotonic clock. */
   #reported: { readonly text: string; readonly at: number } | undefined
   #lastPlan = ''
+  /** The site file leaves pods open while tables are missing. Undefined until the objects are read. */
+  #isOpen: boolean | undefined
   #hasSaidOpen = false
   /** What the status says besides the plan. Undefined until the previous status was read. */
   #said: Said | undefined
@@ -178,9 +181,10 @@ export class RouteLoop {
     round.finish()
   }
 
-  /** Once: an operator may have stated false before it also left out the XFRM policies. */
+  /** The log says it once, and the condition for as long as it is true: an operator may have stated false before it also left out the XFRM policies. */
   #sayOpen({ exposure = 'pods', failClosed }: Pick<NodeRouteWorld, 'exposure' | 'failClosed'>): void {
-    if (failClosed !== false || exposure === 'pods' || this.#hasSaidOpen) return
+    this.#isOpen = failClosed === false && exposure !== 'pods'
+    if (!this.#isOpen || this.#hasSaidOpen) return
     this.#hasSaidOpen = true
     this.#deps.logger.info('spec.failClosed is false: pods are open while nft tables are missing')
   }
@@ -272,7 +276,8 @@ export class RouteLoop {
     const now = this.#deps.clock.now()
     const answers = finding === undefined ? kept : setCondition(kept, finding, now)
     const offloaded = this.#offload?.conditions(answers, now) ?? answers
-    const conditions = this.#forwardGuard?.conditions(offloaded, now) ?? offloaded
+    const closed = this.#forwardGuard?.conditions(offloaded, now) ?? offloaded
+    const conditions = withStatedOpen(closed, this.#isOpen === true, now)
     this.#said = { ...before, silentNodes, conditions }
     return health
   }
@@ -297,4 +302,17 @@ export class RouteLoop {
     }
     this.#lastPlan = text
   }
+}
+
+const OPEN_WITHOUT_TABLES = 'OpenWithoutTables' satisfies ReasonCode
+
+/** The conditions of the RouteAgent, with what the site file says about missing tables. */
+function withStatedOpen(list: readonly Condition[], isOpen: boolean, nowMs: number): readonly Condition[] {
+  const type = CONDITION_CLOSED_WITHOUT_TABLES
+  if (isOpen) {
+    const message = 'spec.failClosed of the site file is false: pods are open while nft tables are missing'
+    return setCondition(list, { type, status: 'False', reason: OPEN_WITHOUT_TABLES, message }, nowMs)
+  }
+  const others = list.filter((one) => one.type !== type || one.reason !== OPEN_WITHOUT_TABLES)
+  return others.length === list.length ? list : others
 }

@@ -50,6 +50,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
       OverlayPortDiffers: 'Pods of one node reach no cluster after a change of the overlay port',
       ChecksumOffloadNotSwitched: '',
       ForwardPoliciesMissing: '',
+      OpenWithoutTables: '',
       GatewayNodeUnheard: 'Pods of a new node reach no cluster, although links are up',
       WorkerNodeSilent: 'Calls to pods of one node time out or take a detour',
     }),

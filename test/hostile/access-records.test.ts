@@ -182,6 +182,23 @@ await attack('access-labels', async (t) => {
   t.same(rules.offerOf('secret', 'vault').offer, [], 'neither by the wrong label nor by none')
 })
 
+await attack('access-labels-second-token', async (t) => {
+  const harness = await startBroker(t)
+  const { text: token } = await harness.tokens.create({ cluster: 'mallory', labels: { tier: 'dev' } })
+  await join_(harness, 'mallory', { token, ...rangesOf(62) })
+  const labels = (): unknown => harness.log.get('member', 'mallory')?.facts.labels
+  t.same(labels(), { tier: 'dev' })
+  const { text: general } = await harness.tokens.create({})
+  t.not(await messageOf(join_(harness, 'mallory', { token: general, ...rangesOf(62) })), '')
+  t.same(labels(), { tier: 'dev' }, 'a token for any cluster')
+  const { text: own } = await harness.tokens.create({ cluster: 'mallory' })
+  const prod = { ...rangesOf(62).facts, labels: { tier: 'prod' } }
+  await join_(harness, 'mallory', { token: own, facts: prod })
+  t.same(labels(), { tier: 'dev' }, 'a token for itself')
+  await join_(harness, 'mallory', { token: (await harness.tokens.rekey({ cluster: 'mallory' })).text, facts: prod })
+  t.same(labels(), { tier: 'dev' }, 'a new key')
+})
+
 await attack('access-old-offer', async (t) => {
   const all = await members(t)
   const wide = anExport('vault', { offeredTo: only('mallory', 'paris') }, 'secret')

@@ -141,6 +141,25 @@ await attack('namespaces-guarded', async (t) => {
   t.match(await again.put(exportRecord('kube-system', 'web')), /^namespace: /, 'and nothing else')
 })
 
+await attack('namespaces-spelled', async (t) => {
+  const { broker } = await startTarget(t)
+  const mallory = await RawMember.join(t, broker, 'mallory')
+  const spelled = [
+    ...['Kube-System', 'KUBE-SYSTEM', 'kube-system.', '.kube-system', 'kube-system ', ' default', 'default\n'],
+    ...['default\0', 'kube%2Dsystem', 'kube\u2010system', 'd\u0435fault', 'kube-system/x', '../default', ''],
+  ]
+  for (const namespace of spelled) {
+    for (const record of [exportRecord(namespace, 'web'), sliceRecord(namespace, '10.42.0.7')]) {
+      const stream = await mallory.publish().open()
+      t.not(await stream.put(record), 'ok', JSON.stringify(namespace))
+    }
+  }
+  t.same(
+    (await mallory.stored()).filter((one) => !one.startsWith('cluster/')),
+    [],
+  )
+})
+
 await attack('namespaces-into-importer', async (t) => {
   const set = new FakeClusterset()
   const here = new Site(set, { id: 'tokyo', podCIDR: '10.50.0.0/16' })

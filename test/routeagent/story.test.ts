@@ -415,14 +415,27 @@ t.test('failClosed: false leaves pods open while tables are missing, which is lo
   const all = machine.start(t)
   await machine.ready()
   t.strictSame(open(), [], 'all pods are exposed anyway')
+  const closed = (): unknown => {
+    const conditions = machine.api.get('RouteAgent', 'worker')?.status?.conditions ?? []
+    return conditions
+      .filter(({ type }) => type === 'ClosedWithoutTables')
+      .map(({ status, reason }) => `${status} ${reason}`)
+  }
+  t.strictSame(closed(), [])
   await all.stop()
   const joined = membership()
   machine.api.put({ ...joined, spec: { ...joined.spec, exposure: 'exports' } })
-  machine.start(t)
+  const stated = machine.start(t)
   await machine.ready()
   machine.api.put(serviceImport('web', '245.0.0.7'))
   await eventually(() => open().length > 0)
   t.strictSame(open(), ['spec.failClosed is false: pods are open while nft tables are missing'])
+  await eventually(() => String(closed()) === 'False OpenWithoutTables')
+  await stated.stop()
+  machine.failClosed = true
+  machine.start(t)
+  await machine.ready()
+  await eventually(() => String(closed()) === '')
 })
 
 t.test('a dry run changes nothing', async (t) => {

@@ -491,6 +491,64 @@ t.test('a version in force that the API has dropped is written once the API keep
   }
 })
 
+t.test('an API that does not keep the version in force: it is said once, and nothing wider is kept', async (t) => {
+  const specs = {
+    AccessPolicy: [{ from: [{ clusters: ['oslo'] }] }, { from: 7 }, { from: [{}] }],
+    TrafficPolicy: [{ order: [{ any: {} }] }, { order: [{ clusters: ['oslo'], weights: { oslo: 0 } }] }, {}],
+  }
+  const codes = { AccessPolicy: 'PolicyNotUnderstood', TrafficPolicy: 'TrafficPolicyInvalid' }
+  for (const kind of ['AccessPolicy', 'TrafficPolicy'] as const) {
+    const [good, bad, less] = specs[kind]
+    const [api, clock, logger] = [new MemoryApi(), new FakeClock(), new CapturingLogger()]
+    const parts = { api, clock, logger, metrics: agentMetrics(createMetrics('agent')) }
+    const [gateways, writer] = [new HeardGateways(parts), new MirrorWriter(parts)]
+    const init = { own: 'milano', loop: agentConfig('unused').loop }
+    const loop =
+      kind === 'AccessPolicy'
+        ? new AccessPolicyLoop({ ...parts, writer }, init)
+        : new TrafficPolicyLoop({ ...parts, writer, gateways }, init)
+    const applyStatus = api.applyStatus.bind(api)
+    let keeps: 'nothing' | 'less' | 'all' = 'nothing'
+    api.applyStatus = (object) => {
+      const { inForce, ...rest } = (object as TrafficPolicy).status ?? {}
+      if (keeps === 'all' || inForce === undefined) return applyStatus(object)
+      const status = keeps === 'nothing' ? rest : { ...rest, inForce: { ...inForce, spec: less } }
+      return applyStatus({ ...object, status } as unknown as TrafficPolicy)
+    }
+    const pass = async (): Promise<void> => {
+      for (let i = 0; i < 20_000; i += 500) await clock.advance(500)
+    }
+    const put = (name: string, spec: unknown): void =>
+      api.put({ ...trafficPolicy(name, {}), kind, spec } as unknown as TrafficPolicy)
+    const status = (name: string) => api.get(kind, name, 'shop')?.status
+    const said = (): number => logger.lines.filter(({ fields }) => fields['reason'] === 'PolicyVersionNotKept').length
+    api.put(clusterObject({ id: 'milano' }))
+    api.put(clusterObject({ id: 'oslo', index: 1 }))
+    for (const name of ['a', 'b', 'c']) put(name, good)
+    const stop = new AbortController()
+    const ended = loop.run(stop.signal)
+    await pass()
+    t.equal(said(), 1, `${kind}: once, however many there are`)
+    t.equal(status('a')?.conditions?.[0]?.status, 'True')
+    put('a', bad)
+    await pass()
+    t.equal(status('a')?.conditions?.[0]?.reason, `${codes[kind]},PolicyVersionNotKept`)
+    t.equal(said(), 1)
+    keeps = 'less'
+    put('d', good)
+    await pass()
+    t.equal(status('d')?.inForce, undefined, `${kind}: what is stored would say more than its author did`)
+    t.equal(said(), 2)
+    keeps = 'all'
+    put('e', good)
+    await pass()
+    t.match(status('e')?.inForce, { spec: good })
+    t.equal(said(), 2)
+    stop.abort()
+    await ended
+  }
+})
+
 t.test(
   'readiness that flips: a status is written at most once in 5 s, and not at all if all is as before',
   async (t) => {

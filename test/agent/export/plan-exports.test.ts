@@ -4,7 +4,7 @@ import { type ExportWorld, newExportMemory, planExports } from '../../../agent/e
 import { parsePrefix } from '../../../model/values/ip.ts'
 import { checkMemberRecord } from '../../../protocol/codec/records-codec.ts'
 import type { ConditionReason } from '../../../model/reasons/reasons.ts'
-import type { Service, ServiceExport } from '../../../model/objects.ts'
+import type { Condition, Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
 import { endpointObject } from '../../support/objects/cluster-objects.ts'
 import { ALLOWS_ALL, service, serviceExport, slice } from '../site.ts'
@@ -236,6 +236,22 @@ t.test('an export of a guarded namespace: who has permitted it, and until when',
   }
   t.equal(whose(['True', 'Imported']), stays, 'an earlier release waits for the broker to store a change')
   t.equal(whose(['Unknown', 'Pending']), refused, 'an earlier release has left an import')
+
+  const asks = (isStored: boolean | undefined, imported?: Conditions[3]): string => {
+    const exports = [exportedBefore('default', pending, valid, imported)]
+    const asked: string[] = []
+    const world = { ...WORLD, exports, services: [service('default', 'web')] }
+    const plan = planExports({ ...world, isStored: (key) => (asked.push(key), isStored) })
+    const found = [...plan.exports.values()][0]?.valid
+    const undecided = [...plan.undecided].join()
+    return `${asked.join()}: ${found === undefined ? `undecided ${undecided}` : `${found.status} ${found.reason}`}`
+  }
+  const waits = 'default/web: undecided default/web'
+  t.equal(asks(true), `default/web: ${stays}`, 'changed before others could report, and the broker has it')
+  t.equal(asks(true, ['Unknown', 'Pending']), `default/web: ${stays}`, 'a quota refused a change of it')
+  t.equal(asks(false), `default/web: ${refused}`, 'never stored, or left')
+  t.equal(asks(undefined), waits, 'the broker has not answered')
+  t.equal(asks(undefined, ['True', 'Imported']), `: ${stays}`, 'conditions that say it are enough')
 })
 
 t.test('a service that is too large says so, with both numbers', async (t) => {
@@ -528,6 +544,44 @@ t.test('conditions that nobody knows are left alone', async (t) => {
     ...planned!,
     object: { ...planned!.object, metadata: { ...planned!.object.metadata, generation: 3 } },
   }
+  const metadata = { ...planned!.object.metadata, namespace: 'default' }
+  const [own = '', part = ''] = planned!.recordKeys
+  const refused = (reason: 'QuotaRecords' | 'InvalidValue') =>
+    ({ t: 'refused', field: '', reason, message: '' }) as const
+  type State = ReturnType<Parameters<typeof planConditions>[1]['state']>
+  /** Of a guarded namespace: what is said of Imported before the members have reported. */
+  const imported = (
+    states: readonly [own: State, part: State],
+    before: readonly Condition[],
+    answered: boolean,
+  ): string => {
+    const object = { ...planned!.object, metadata, status: { conditions: before } }
+    const state = (key: string): State => (key === own ? states[0] : states[1])
+    const found = planConditions({ ...planned!, object }, { answered, state }, undefined)
+    return show(found.filter(({ type }) => type === 'sealane.io/Imported'))
+  }
+  t.not(part, '')
+  const known = { ...ready, type: 'sealane.io/Imported', reason: 'Imported' } as const
+  const told = 'sealane.io/Imported:NotTold'
+  type Row = readonly [say: string, ...Parameters<typeof imported>, want: string]
+  const rows: readonly Row[] = [
+    ['all is stored', [{ t: 'stored' }, { t: 'stored' }], [], true, ''],
+    ['a part is over quota', [{ t: 'stored' }, refused('QuotaRecords')], [], true, told],
+    ['all is over quota', [refused('QuotaRecords'), refused('QuotaRecords')], [], true, ''],
+    [
+      'a change is over quota: the broker keeps what was',
+      [refused('QuotaRecords'), { t: 'stored' }],
+      [known],
+      true,
+      '',
+    ],
+    ['a change is refused', [refused('InvalidValue'), { t: 'stored' }], [known], true, 'sealane.io/Imported:Pending'],
+    ['it was stored and has changed', [{ t: 'pending' }, { t: 'stored' }], [ready], true, told],
+    ['the same, and members have reported', [{ t: 'pending' }, { t: 'stored' }], [ready, known], true, ''],
+    ['a new one', [{ t: 'pending' }, { t: 'pending' }], [], true, ''],
+    ['a restart without the broker', [{ t: 'pending' }, { t: 'pending' }], [ready], false, ''],
+  ]
+  for (const [say, states, before, answered, want] of rows) t.equal(imported(states, before, answered), want, say)
   t.same(
     planConditions(third, { answered: true, state: pending }, undefined).map((one) => one.observedGeneration),
     [3, 3, 3],

@@ -186,6 +186,15 @@ const FAULTS: Partial<Readonly<Record<ReasonCode, TwoInit | readonly [TwoInit, e
     },
     'REACHABLE',
   ],
+  OpenWithoutTables: [
+    {
+      here: (at) =>
+        agent(at, {
+          conditions: [condition('ClosedWithoutTables', 'False', 'OpenWithoutTables', 'failClosed is false')],
+        }),
+    },
+    'REACHABLE',
+  ],
   GatewayNodeUnheard: [
     {
       here: (at) => agent(at, { conditions: [condition('NodesAnswer', 'Unknown', 'GatewayNodeUnheard', 'gw0, gw1')] }),

@@ -265,6 +265,12 @@ export const ACCESS: readonly AttackRow[] = [
     against: '`broker/members/changed-facts.ts`. A label that no token states, without approval, is its own word.',
   },
   {
+    id: 'access-labels-second-token',
+    tried: 'A member whose token states labels joins again with tokens that state none, to be rid of them.',
+    holds: 'With a token for any cluster it is refused, and with one for its own id it keeps the labels.',
+    against: '`keptTokenLabels()` in `broker/members/membership.ts`: a token takes back only what it states otherwise.',
+  },
+  {
     id: 'access-old-offer',
     tried: 'A wider offer, which was under way on a stream that has been replaced, comes late.',
     holds: 'What was taken back stays so.',

@@ -10,6 +10,13 @@ export const RECORDS: readonly AttackRow[] = [
     against: '`guardedNamespace()` in `model/ids.ts`, asked by `broker/records/admission.ts`.',
   },
   {
+    id: 'namespaces-spelled',
+    tried: 'A member spells a guarded namespace in capitals, with dots, spaces, NUL, escapes or look-alike letters.',
+    holds: 'Each is refused, and nothing of it is stored.',
+    against:
+      '`KEY_FORMS` in `model/grammar/record-forms.ts`: a namespace is an RFC 1123 label, and is compared as it is.',
+  },
+  {
     id: 'namespaces-into-importer',
     tried: 'The broker passes such exports on all the same.',
     holds: 'A cluster imports them only where its own site file allows the namespace, and reports what it leaves out.',

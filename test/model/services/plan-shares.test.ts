@@ -429,17 +429,44 @@ t.test('the last good policy stays while the object is the same', async (t) => {
   const good = policy('p', { spillBelowPercent: 50 })
   const bad = policy('p', { spillBelowPercent: 101 })
   const first = new TrafficPolicies({ policies: [good], clusterPolicies: [] })
-  const second = new TrafficPolicies({ policies: [bad], clusterPolicies: [], before: first.good })
+  const second = new TrafficPolicies({ policies: [bad], clusterPolicies: [], before: first.seen })
   t.equal(second.policyFor('shop', 'web'), good)
-  const third = new TrafficPolicies({ policies: [bad], clusterPolicies: [], before: second.good })
+  const third = new TrafficPolicies({ policies: [bad], clusterPolicies: [], before: second.seen })
   t.equal(third.policyFor('shop', 'web'), good, 'however often it is read')
   const other = { ...bad, metadata: { ...bad.metadata, uid: 'p-2' } }
-  const again = new TrafficPolicies({ policies: [other], clusterPolicies: [], before: third.good })
+  const again = new TrafficPolicies({ policies: [other], clusterPolicies: [], before: third.seen })
   t.equal(again.policyFor('shop', 'web'), undefined, 'a new object has no past')
   t.equal(
-    new TrafficPolicies({ policies: [], clusterPolicies: [], before: first.good }).policyFor('shop', 'web'),
+    new TrafficPolicies({ policies: [], clusterPolicies: [], before: first.seen }).policyFor('shop', 'web'),
     undefined,
   )
+})
+
+t.test('of a policy that is not valid, a version counts if no generation since was missed', async (t) => {
+  const kept = version(2, 20)
+  const rows: readonly (readonly [say: string, looks: readonly TrafficPolicy[], want: number | undefined])[] = [
+    ['each generation was seen', [version(2, 20), version(3, 30), version(4, 101)], 30],
+    ['several that are not valid', [version(2, 20), version(3, 101), version(4, 102)], 20],
+    ['generation 3 was missed: it may have been valid', [version(2, 20), version(4, 101)], undefined],
+    ['neither has the agent seen it', [version(2, 20), version(4, 101, kept, 'p-1', 2)], undefined],
+    ['the agent has seen it, not valid', [version(2, 20), version(4, 101, kept, 'p-1', 3)], 20],
+    ['a process that has seen nothing', [version(4, 101)], undefined],
+    ['valid again', [version(2, 20), version(4, 101), version(5, 50)], 50],
+    ['what was unknown stays so', [version(2, 20), version(4, 101), version(5, 102)], undefined],
+  ]
+  for (const [say, looks, want] of rows) {
+    let policies = new TrafficPolicies({ policies: [], clusterPolicies: [] })
+    for (const one of looks)
+      policies = new TrafficPolicies({ policies: [one], clusterPolicies: [], before: policies.seen })
+    t.equal(policies.policyFor('shop', 'web')?.spec.spillBelowPercent, want, say)
+  }
+  const all = (generation: number, spill: number): ClusterTrafficPolicy => {
+    const { metadata, ...rest } = clusterPolicy('default', { spillBelowPercent: spill })
+    return { ...rest, metadata: { ...metadata, uid: 'd', generation } }
+  }
+  const first = new TrafficPolicies({ policies: [], clusterPolicies: [all(2, 20)] })
+  const missed = new TrafficPolicies({ policies: [], clusterPolicies: [all(4, 101)], before: first.seen })
+  t.equal(missed.policyFor('shop', 'web'), undefined, 'a default likewise')
 })
 
 t.test('what is not valid, by field, value and what was expected', async (t) => {
@@ -566,6 +593,7 @@ t.test('which changes may change shares', async (t) => {
     ['what the status of another keeps', set(version(2, 101, valid), invalid), true],
     ['a spec', set(version(2, 20), valid), true],
     ['the same again, made anew', set(version(1, 10, undefined, 'p-2'), valid), true],
+    ['not valid again: who misses it does not know what counts', set(version(3, 101), invalid), true],
     ['valid again, as the status has it', set(version(3, 10, valid), version(2, 101, valid)), true],
     ['the status of a Cluster', set(seen, oslo), false],
     ['a drain', set(clusterObject({ id: 'oslo', drained: true }), oslo), true],

@@ -13,6 +13,7 @@ import { formatNft } from '../../../kernel/nft/nft-text.ts'
 import { AccessRules, isOfferedTo } from '../../../model/access/access.ts'
 import { ADMITTED_MARK } from '../../../model/kernel-ids.ts'
 import type {
+  Condition,
   AccessPolicy,
   Cluster,
   ClusterAccessPolicy,
@@ -599,6 +600,37 @@ t.test('a change is work only for the services that it concerns', async (t) => {
     planner.setExport(ready(status))
     t.equal(take().ports.length, changed, `of a guarded namespace, what the broker accepts: Ready=${status}`)
   }
+  const isOpen = (...found: readonly string[]): boolean => {
+    const conditions = found.map((text) => {
+      const [type = '', status, reason] = text.split(' ')
+      return { type, status, reason, message: '', lastTransitionTime: '' } as Condition
+    })
+    planner.setExport({ ...guarded, status: { conditions } })
+    planner.takeChanges()
+    return planner.plan.ports.has('10.42.1.7 . udp . 53')
+  }
+  const [valid, imported] = ['Valid True Valid,NamespaceAllowed', 'sealane.io/Imported']
+  const cases: readonly (readonly [say: string, open: boolean, conditions: readonly string[]])[] = [
+    ['no condition yet', false, []],
+    ['never stored', false, [valid, 'Ready False Pending']],
+    ['all of it is stored', true, [valid, 'Ready True Exported', `${imported} True Imported`]],
+    ['a slice is over quota', true, [valid, 'Ready False QuotaRecords', `${imported} True Imported`]],
+    ['before members report', true, [valid, 'Ready False QuotaBytes', `${imported} Unknown NotTold`]],
+    ['all of it is over quota', false, [valid, 'Ready False QuotaRecords']],
+    ['a slice is refused', true, [valid, 'Ready False Failed', `${imported} False NotImported`]],
+    ['all of it is refused', false, [valid, 'Ready False Failed', `${imported} Unknown Pending`]],
+    ['a change waits for the broker', true, [valid, 'Ready False Pending', `${imported} True Imported`]],
+    ['the namespace is refused', false, [valid, 'Ready False NamespaceNotAllowed', `${imported} True Imported`]],
+    ['withdrawn', false, ['Valid False NamespaceNotAllowed', 'Ready False Pending', `${imported} Unknown Pending`]],
+    [
+      'withdrawn, and not yet said',
+      false,
+      ['Valid False NoService', 'Ready False Pending', `${imported} True Imported`],
+    ],
+    ['after a leave', false, ['Valid Unknown Pending', 'Ready False Pending', `${imported} Unknown Pending`]],
+    ['exported again', true, [valid, 'Ready True Exported', `${imported} Unknown Pending`]],
+  ]
+  for (const [say, open, conditions] of cases) t.equal(isOpen(...conditions), open, `of a guarded namespace: ${say}`)
 })
 
 t.test('a policy that cannot be read: what it said stays, and one that said nothing yet closes', async (t) => {

@@ -590,6 +590,9 @@ t.test('a route agent that starts while a policy is not valid follows the versio
   t.equal(only(follow(), 'web'), 'paris', 'one that starts later')
   api.put(trafficPolicy('one', ['api'], [{ clusters: ['roma'] }]))
   for (const reader of [old, young]) t.same([only(reader, 'web'), only(reader, 'api')], ['', 'roma'], 'valid again')
+  api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }]))
+  api.put(trafficPolicy('one', ['web'], [{ clusters: ['roma'], weights: { roma: 0 } }]))
+  t.same([only(old, 'web'), only(old, 'api')], ['paris', ''], 'the later one of two versions between two plans')
 })
 
 const BY_LABEL = { selector: { labels: { matchLabels: { a: 'b' } } } }
