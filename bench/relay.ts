@@ -14,7 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { planRelayTable } from '../gateway/reach/relay/plan-relay-table.ts'
 import { formatNft } from '../kernel/nft/nft.ts'
 import { parseAddress, parseAddressPort } from '../model/addresses/addresses.ts'
-import { NFT_TABLE_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../model/kernel-ids.ts'
+import { NFT_TABLE_RELAY, PAIRS_OF_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../model/kernel-ids.ts'
 import { readRounds } from './read-rounds.ts'
 import { eventually } from '../test/support/eventually.ts'
 import { type Netns, withNetns } from '../test/support/netns.ts'
@@ -119,9 +119,10 @@ async function offer(relay: Netns): Promise<void> {
   const statements = planRelayTable({
     address: parseAddress(RELAY),
     ports: { first: RELAY_PORT, last: RELAY_LAST_PORT },
+    mostPairs: PAIRS_OF_RELAY,
     paths: [
-      { from: near, port: NEAR_PORT, to: far, leaves: FAR_PORT, member: 1 },
-      { from: far, port: FAR_PORT, to: near, leaves: NEAR_PORT, member: 2 },
+      { from: near, port: NEAR_PORT, to: far, leaves: FAR_PORT, member: 1, number: 1 },
+      { from: far, port: FAR_PORT, to: near, leaves: NEAR_PORT, member: 2, number: 2 },
     ],
     openPorts: [NEAR_PORT, FAR_PORT],
     known: [

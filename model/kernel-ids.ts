@@ -56,10 +56,14 @@ export const NFT_TABLE_RELAY = 'sealane_relay'
 export const NFT_TABLE_REACH = 'sealane_reach'
 /** The UDP port at which a relay takes questions. The ports of pairs follow it, up to RELAY_LAST_PORT. */
 export const RELAY_PORT = 4600
-/** Two ports for each pair. The ports after it are those of the overlay. */
+/** Gateways share ports: one has as many pairs as there are ports. The ports after it are those of the overlay. */
 export const RELAY_LAST_PORT = 4799
-/** Pairs of gateways for which one relay has ports. */
-export const PAIRS_OF_RELAY = Math.floor((RELAY_LAST_PORT - RELAY_PORT) / 2)
+/** Ports that ends share: the most pairs of one gateway at one relay. */
+export const PORTS_OF_RELAY = RELAY_LAST_PORT - RELAY_PORT
+/** Pairs of gateways that one relay serves. */
+export const PAIRS_OF_RELAY = 1024
+/** Pairs that a relay of an earlier release serves: it gives two ports to one pair alone. */
+export const PAIRS_OF_EARLIER_RELAY = Math.floor(PORTS_OF_RELAY / 2)
 /**
  * From this port and those after it, one for each remote lane number, a gateway asks relays. Its packets leave with the
  * port of the lane device.

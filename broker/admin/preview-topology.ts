@@ -4,9 +4,10 @@
  * after each member.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { PAIRS_OF_RELAY, type Topology } from '../../model/model.ts'
+import { PAIRS_OF_EARLIER_RELAY, PAIRS_OF_RELAY, PORTS_OF_RELAY, type Topology } from '../../model/model.ts'
 import {
   CAPABILITY_RELAY,
+  CAPABILITY_RELAY_SHARES_PORTS,
   type LinkAnswer,
   type LinkEnd,
   links,
@@ -103,7 +104,8 @@ function viaOf(answer: LinkAnswer): readonly string[] | undefined {
 
 interface GatewayCount {
   readonly gateways: number
-  readonly relays: number
+  /** The pairs that each gateway serves that relays. */
+  readonly relays: readonly number[]
 }
 
 /** The gateways that members have published. Empty if no link goes through hubs. */
@@ -120,11 +122,21 @@ async function readGateways(
       .flatMap(({ value: { body } }) => (body.kind === 'Endpoint' ? [body.spec.capabilities] : []))
     counts.set(id, {
       gateways: gateways.length,
-      relays: gateways.filter((capabilities) => capabilities.includes(CAPABILITY_RELAY)).length,
+      relays: gateways.filter((of) => of.includes(CAPABILITY_RELAY)).map(pairsOfRelay),
     })
     await nextTurn(undefined, { signal })
   }
   return counts
+}
+
+type MemberRoom = Pick<CrowdedRelays, 'linksOfMember' | 'roomOfMember'>
+
+function isShorter(a: MemberRoom, b: MemberRoom): boolean {
+  return a.linksOfMember * b.roomOfMember > b.linksOfMember * a.roomOfMember
+}
+
+function pairsOfRelay(capabilities: readonly string[]): number {
+  return capabilities.includes(CAPABILITY_RELAY_SHARES_PORTS) ? PAIRS_OF_RELAY : PAIRS_OF_EARLIER_RELAY
 }
 
 /** The pairs whose links go through one list of hubs. Links are those between gateways. */
@@ -182,7 +194,7 @@ class TransitCount {
     return {
       transit: {
         ...{ links: this.#links, moved: this.#moved },
-        withoutRelay: [...this.#hubs.keys()].filter((id) => this.#relaysOf(id) === 0),
+        withoutRelay: [...this.#hubs.keys()].filter((id) => this.#relaysOf(id).length === 0),
         ...{ unreachable: this.#unreachable, unreachableCount: this.#unreachableCount },
         crowded: this.#crowded(),
       },
@@ -204,21 +216,32 @@ class TransitCount {
     for (const id of [a, b]) through.ofMember.set(id, (through.ofMember.get(id) ?? 0) + links)
   }
 
-  /** A relay lets a member have half of the pairs that others leave. Hubs without a relay are said apart. */
+  /**
+   * A relay lets a member have half of the pairs that others leave, and each of its gateways one pair for each port. Of
+   * the members, the one that is shortest of room is said. Hubs without a relay are said apart.
+   */
   #crowded(): readonly CrowdedRelays[] {
     const rows = [...this.#through.values()].flatMap(({ via, links, ofMember }): CrowdedRelays[] => {
-      const relays = via.reduce((sum, id) => sum + this.#relaysOf(id), 0)
-      const roomOf = (pairs: number): number => Math.floor((pairs * relays) / Math.min(relays, RELAYS_OF_LINK))
-      const [room, roomOfMember] = [roomOf(PAIRS_OF_RELAY), roomOf(Math.floor(PAIRS_OF_RELAY / 2))]
-      const [member, linksOfMember] = [...ofMember].reduce((most, one) => (one[1] > most[1] ? one : most), ['', 0])
-      if (relays === 0 || (links <= room && linksOfMember <= roomOfMember)) return []
-      return [{ via, links, room, member, linksOfMember, roomOfMember }]
+      const relays = via.flatMap((id) => this.#relaysOf(id))
+      const roomOf = (pairs: readonly number[]): number =>
+        Math.floor(pairs.reduce((sum, one) => sum + one, 0) / Math.min(relays.length, RELAYS_OF_LINK))
+      const members = [...ofMember].map(([member, linksOfMember]) => {
+        const byPorts = (this.#gateways.get(member)?.gateways ?? 0) * PORTS_OF_RELAY
+        const roomOfMember = roomOf(relays.map((pairs) => Math.min(Math.floor(pairs / 2), byPorts)))
+        return { member, linksOfMember, roomOfMember }
+      })
+      const [first] = members
+      if (relays.length === 0 || first === undefined) return []
+      const shortest = members.reduce((most, one) => (isShorter(one, most) ? one : most), first)
+      const room = roomOf(relays)
+      if (links <= room && shortest.linksOfMember <= shortest.roomOfMember) return []
+      return [{ via, links, room, ...shortest }]
     })
     return rows.slice(0, MAX_CROWDED)
   }
 
-  #relaysOf(id: string): number {
-    return this.#gateways.get(id)?.relays ?? 0
+  #relaysOf(id: string): readonly number[] {
+    return this.#gateways.get(id)?.relays ?? []
   }
 }
 

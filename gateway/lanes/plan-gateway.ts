@@ -14,6 +14,7 @@ import {
   CAPABILITY_DRAINING,
   CAPABILITY_PORT_MAPPED,
   CAPABILITY_RELAY,
+  CAPABILITY_RELAY_SHARES_PORTS,
   CAPABILITY_SIZED_PROBES,
 } from '../../model/lanes/lanes.ts'
 import { type Endpoint, endpointName, ownedByNode } from '../../model/model.ts'
@@ -102,7 +103,9 @@ export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[
           CAPABILITY_ALL_PAIRS,
           CAPABILITY_SIZED_PROBES,
           // Links that a leaving gateway relays are to move to another relay before it is gone.
-          ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane) ? [CAPABILITY_RELAY] : []),
+          ...(lane.relay === true && !isLeaving && !isOwnLaneHidden(world, lane)
+            ? [CAPABILITY_RELAY, CAPABILITY_RELAY_SHARES_PORTS]
+            : []),
           ...(isPortMapped(world, lane) ? [CAPABILITY_PORT_MAPPED] : []),
           ...(isLeaving ? [CAPABILITY_DRAINING] : []),
           ...(world.statedCosts ?? []),

@@ -32,6 +32,12 @@ export const CAPABILITY_SIZED_PROBES = 'sized-probes'
 export const CAPABILITY_RELAY = 'relay'
 
 /**
+ * Capability of an Endpoint that relays: ends share the ports of the relay, so it serves PAIRS_OF_RELAY pairs. One
+ * without it, of an earlier release, serves PAIRS_OF_EARLIER_RELAY. Ends need not know of it.
+ */
+export const CAPABILITY_RELAY_SHARES_PORTS = 'relay-shares-ports'
+
+/**
  * Capability of an Endpoint: a router leads calls to its gateway, at the first of its observed candidates. A gateway of
  * an earlier release calls there, too, and ignores this.
  */

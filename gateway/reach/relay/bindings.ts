@@ -4,12 +4,17 @@
  *
  * A pair of ends has two ports, one for each end, from the first question that proves its sender until nothing has
  * passed for 5 minutes, or for one minute if the far end was never bound. Until that is bound, the pair counts as one of
- * the member that asked first alone, so that members cannot use up each other's pairs. Each of its ends is in one of two states:
+ * the member that asked first alone, so that members cannot use up each other's pairs. Each of its ends is in one of
+ * two states:
  *
  *                    question with a cookie, at the end's port
  *      assigned  ─────────────────────────────────────────────►  bound at address:port
  *         ▲                                                          │  ▲
  *         └───────── 30 s without such a question ───────────────────┘  └─ such a question, also from elsewhere
+ *
+ * An end has each port once, for one far end. Ends share a port if every one is in use. The kernel distinguishes their
+ * packets by the address from which they come, so no two ends are bound at one port from one address: the later one gets
+ * another port, by the refusal `wrongPort`, after which ends of all releases ask again.
  *
  * A question proves its sender by its MAC, and its address by a cookie: a MAC over that address, and the port at which
  * the question arrived, with a secret of this process that changes every 2 minutes. The relay remembers nothing of a
@@ -26,6 +31,7 @@ import {
   formatAddressPort,
   sameAddressPort,
 } from '../../../model/addresses/addresses.ts'
+import { PAIRS_OF_RELAY } from '../../../model/model.ts'
 import { type Clock, TokenBucket, type TokenRate } from '../../../reconcile/reconcile.ts'
 import {
   type BindAnswer,
@@ -59,8 +65,8 @@ export interface BindingLimits {
   readonly mostEnds: number
   readonly mostPairs: number
   /**
-   * Of all ends of one member. Absent: a quarter of those for which there are ports. A pair that has no other way
-   * counts up to half of what others leave.
+   * Of all ends of one member. Absent: a quarter of mostPairs. A pair that has no other way counts up to half of what
+   * others leave.
    */
   readonly mostPairsOfMember?: number
   /**
@@ -75,7 +81,7 @@ export interface BindingLimits {
 
 export const DEFAULT_LIMITS: BindingLimits = {
   mostEnds: 4096,
-  mostPairs: 1024,
+  mostPairs: PAIRS_OF_RELAY,
   pairQuota: 1e12,
   memberQuota: 4e12,
   periodMs: 24 * 3_600_000,
@@ -110,7 +116,7 @@ export type RelayEvent =
       readonly isTransit?: ((a: string, b: string) => boolean) | undefined
     }
   | { readonly kind: 'question'; readonly bytes: Buffer; readonly from: AddressPort; readonly port: number }
-  /** Octets that the kernel has forwarded since the last event of this kind, by the port at which they arrived. */
+  /** Octets that the kernel has forwarded since the last event of this kind, by RelayPath.number. */
   | { readonly kind: 'carried'; readonly octets: ReadonlyMap<number, number> }
   | { readonly kind: 'time' }
   /** Answers to ends that measure their NAT may be due: lateDueMs. */
@@ -141,6 +147,11 @@ export interface RelayPath {
   readonly leaves: number
   /** A number of the member that sends, from 1, for its rate. It stays the same as long as the relay runs. */
   readonly member: number
+  /**
+   * A number of this direction, from 1 to twice the most pairs, for its rate and its octets. No other direction of a
+   * pair has it at the same time.
+   */
+  readonly number: number
 }
 
 /** A binding without a further question ends after this time. */
@@ -162,6 +173,10 @@ const MOST_CHALLENGED = 4096
  */
 const ANSWERS_OF_END: TokenRate = { burst: 40, perSecond: 10 }
 const CHALLENGES_OF_END: TokenRate = { burst: 60, perSecond: 1 }
+/** An end with more pairs has more to ask: each further one adds to the rates of the end. */
+const PAIRS_OF_RATES = 8
+const ANSWERS_OF_PAIR: TokenRate = { burst: 4, perSecond: 1 }
+const CHALLENGES_OF_PAIR: TokenRate = { burst: 2, perSecond: 0.25 }
 
 interface KnownEnd extends RelayEnd {
   readonly id: string
@@ -178,7 +193,10 @@ type SideState =
 
 interface Side {
   readonly end: KnownEnd
-  readonly port: number
+  /** Another one if another end is bound at this port from the same address. */
+  port: number
+  /** RelayPath.number of what the end sends. */
+  readonly number: number
   state: SideState
   /** The greatest counter that has bound this side. */
   newest: number
@@ -204,8 +222,12 @@ export class Bindings {
   #mayLink: (a: string, b: string) => boolean = () => false
   #isTransit: (a: string, b: string) => boolean = () => false
   readonly #pairs = new Map<string, Pair>()
-  /** The side that has a port, with its pair. */
-  readonly #byPort = new Map<number, { readonly pair: Pair; readonly side: Side }>()
+  /** The side that has a number, with its pair. */
+  readonly #byNumber = new Map<number, { readonly pair: Pair; readonly side: Side }>()
+  /** How many sides have a port. */
+  readonly #sidesOfPort = new Map<number, number>()
+  /** The ports that an end has, one for each of its pairs. */
+  readonly #portsOfEnd = new Map<KnownEnd, Set<number>>()
   readonly #spentByMember = new Map<string, number>()
   /** By membersOf(). A pair that begins again has spent what it had. */
   readonly #spentByPair = new Map<string, number>()
@@ -219,15 +241,16 @@ export class Bindings {
   #secrets: readonly { readonly secret: Buffer; readonly sinceMs: number }[] = []
   #periodSinceMs = -Infinity
   #nextPort: number
+  #nextNumber = 1
   #sweptMs = -Infinity
 
   constructor(init: BindingsInit) {
     this.#init = init
     this.#nextPort = init.ports.first
     this.#ownId = endId(init.clusterset, init.identity)
-    const { ports, limits } = init
-    this.#mostPairs = Math.min(limits.mostPairs, pairsOfPorts(ports))
-    this.#mostPairsOfMember = limits.mostPairsOfMember ?? Math.max(1, Math.floor(this.#mostPairs / 4))
+    const { mostPairs, mostPairsOfMember } = init.limits
+    this.#mostPairs = mostPairs
+    this.#mostPairsOfMember = mostPairsOfMember ?? Math.max(1, Math.floor(mostPairs / 4))
   }
 
   /** The only method that changes anything. */
@@ -257,8 +280,8 @@ export class Bindings {
       const [atA, atB] = [boundAt(a, nowMs), boundAt(b, nowMs)]
       if (atA === undefined || atB === undefined) return []
       return [
-        { from: atA, port: a.port, to: atB, leaves: b.port, member: this.#numberOf(a.end) },
-        { from: atB, port: b.port, to: atA, leaves: a.port, member: this.#numberOf(b.end) },
+        { from: atA, port: a.port, to: atB, leaves: b.port, member: this.#memberNumber(a.end), number: a.number },
+        { from: atB, port: b.port, to: atA, leaves: a.port, member: this.#memberNumber(b.end), number: b.number },
       ]
     })
   }
@@ -266,7 +289,7 @@ export class Bindings {
   /** Each bound end with its port: its questions are taken also while strangers flood the relay. */
   known(): readonly { readonly at: AddressPort; readonly port: number }[] {
     const nowMs = this.#init.clock.monotonic()
-    return [...this.#byPort.values()].flatMap(({ side }) => {
+    return [...this.#byNumber.values()].flatMap(({ side }) => {
       const at = boundAt(side, nowMs)
       return at === undefined ? [] : [{ at, port: side.port }]
     })
@@ -282,9 +305,9 @@ export class Bindings {
     return this.#pairs.size
   }
 
-  /** The ports at which questions of pairs arrive. */
+  /** The ports at which questions of pairs arrive, each once. */
   openPorts(): readonly number[] {
-    return [...this.#byPort.keys()]
+    return [...this.#sidesOfPort.keys()]
   }
 
   #takeEnds({ ends, mayLink, isTransit = () => false }: Extract<RelayEvent, { readonly kind: 'ends' }>): boolean {
@@ -372,7 +395,7 @@ export class Bindings {
       if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
       return answered({ ...echo(question), type: 'challenge', cookie }, key)
     }
-    if (!takeOne(end.answers, ANSWERS_OF_END)) return silent('tooMany')
+    if (!takeOne(end.answers, this.#rateOf(end, ANSWERS_OF_END, ANSWERS_OF_PAIR))) return silent('tooMany')
     this.#challenged.delete(formatAddress(at.address))
     return this.#proven(question, { end, key, at, port, pair, cookie: cookies[0] ?? NO_COOKIE }, nowMs)
   }
@@ -392,7 +415,7 @@ export class Bindings {
     if (pair !== undefined && !this.#mayJoin(pair, end)) return refused('memberFull')
     if (port === this.#init.controlPort) {
       const isNew = pair === undefined
-      const made = pair ?? this.#begin(end, far, nowMs)
+      const made = pair ?? this.#begin(end, far, at, nowMs)
       if (typeof made === 'string') return refused(made)
       pair = made
       const assigned = { ...echo(question), type: 'assigned', port: sideOf(pair, end).port } as const
@@ -406,6 +429,13 @@ export class Bindings {
     const before = boundAt(side, nowMs)
     const isMoved = !sameAddressPort(before, at)
     if (isMoved && otherAt !== undefined && this.#isTaken(at, otherAt, pair, nowMs)) return refused('sameAddress', side)
+    if (isMoved) {
+      const taken = this.#portsAt(at, side, nowMs)
+      if (taken.has(port)) {
+        if (!this.#movePort(side, taken)) return refused('full', side)
+        return { ...refused('wrongPort', side), isChanged: true }
+      }
+    }
     side.newest = question.counter
     side.state = { is: 'bound', at, untilMs: nowMs + BIND_LIFE_MS }
     side.mapping = question.mapping
@@ -433,6 +463,40 @@ export class Bindings {
     })
   }
 
+  /** The ports at which other sides are bound from this address. */
+  #portsAt(at: AddressPort, own: Side | undefined, nowMs: number): ReadonlySet<number> {
+    const ports = new Set<number>()
+    for (const { side } of this.#byNumber.values())
+      if (side !== own && sameAddressPort(boundAt(side, nowMs), at)) ports.add(side.port)
+    return ports
+  }
+
+  /** Gives the side a port that is none of these. It has to be bound again there. Returns false if there is none. */
+  #movePort(side: Side, taken: ReadonlySet<number>): boolean {
+    const port = this.#freePort(side.end, taken)
+    if (port === undefined) return false
+    this.#dropPort(side)
+    side.port = port
+    side.state = { is: 'assigned' }
+    this.#holdPort(side)
+    return true
+  }
+
+  #holdPort({ end, port }: Side): void {
+    this.#sidesOfPort.set(port, (this.#sidesOfPort.get(port) ?? 0) + 1)
+    const ports = this.#portsOfEnd.get(end) ?? new Set<number>()
+    this.#portsOfEnd.set(end, ports.add(port))
+  }
+
+  #dropPort({ end, port }: Side): void {
+    const left = (this.#sidesOfPort.get(port) ?? 0) - 1
+    if (left > 0) this.#sidesOfPort.set(port, left)
+    else this.#sidesOfPort.delete(port)
+    const ports = this.#portsOfEnd.get(end)
+    ports?.delete(port)
+    if (ports?.size === 0) this.#portsOfEnd.delete(end)
+  }
+
   /** Only IPv4, since links have IPv4 outside. */
   #mayBeEnd({ address, port }: AddressPort): boolean {
     const isOwn = address.value === this.#init.address.value
@@ -448,7 +512,7 @@ export class Bindings {
   }
 
   #mayChallenge(end: KnownEnd, { address }: AddressPort, nowMs: number): boolean {
-    if (!takeOne(end.challenges, CHALLENGES_OF_END)) return false
+    if (!takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))) return false
     const text = formatAddress(address)
     const known = this.#challenged.get(text)
     if (known !== undefined && nowMs - known.sinceMs < CHALLENGE_WINDOW_MS) {
@@ -482,27 +546,32 @@ export class Bindings {
     return valid.map(({ secret }) => createHmac('sha256', secret).update(text).digest().subarray(0, COOKIE_BYTES))
   }
 
-  #begin(a: KnownEnd, b: KnownEnd, nowMs: number): Pair | Refusal {
-    const { limits } = this.#init
-    if (this.#pairs.size >= limits.mostPairs) return 'full'
+  /** For the first end, which asks from this address. */
+  #begin(a: KnownEnd, b: KnownEnd, at: AddressPort, nowMs: number): Pair | Refusal {
+    if (this.#pairs.size >= this.#mostPairs) return 'full'
     if (this.#isMemberFull(a, b)) return 'memberFull'
-    const ports = this.#freePorts()
-    if (ports === undefined) return 'full'
+    const portA = this.#freePort(a, this.#portsAt(at, undefined, nowMs))
+    // The two ports of a pair differ, also where ports are shared.
+    const portB = portA === undefined ? undefined : this.#freePort(b, new Set([portA]))
+    if (portA === undefined || portB === undefined) return 'full'
     const side = (end: KnownEnd, port: number): Side => ({
-      ...{ end, port, newest: 0 },
+      ...{ end, port, number: this.#freeNumber(), newest: 0 },
       state: { is: 'assigned' },
       mapping: 'unknown',
     })
     const pair: Pair = {
       key: pairKey(a.id, b.id),
-      sides: [side(a, ports[0]), side(b, ports[1])],
+      sides: [side(a, portA), side(b, portB)],
       generation: this.#init.randomBytes(8).toString('hex'),
       usedMs: nowMs,
       sharedSinceMs: nowMs,
     }
     this.#pairs.set(pair.key, pair)
     for (const { member } of [a, b]) if (!this.#numbers.has(member)) this.#numbers.set(member, this.#numbers.size + 1)
-    for (const one of pair.sides) this.#byPort.set(one.port, { pair, side: one })
+    for (const one of pair.sides) {
+      this.#byNumber.set(one.number, { pair, side: one })
+      this.#holdPort(one)
+    }
     return pair
   }
 
@@ -521,25 +590,53 @@ export class Bindings {
     return !this.#isTransit(member, far.member) || own.length >= Math.floor(leftByOthers / 2)
   }
 
-  #numberOf({ member }: RelayEnd): number {
+  #memberNumber({ member }: RelayEnd): number {
     return this.#numbers.get(member) ?? 0
   }
 
-  /** Two free ports. A port that was given back is the last to be used again. */
-  #freePorts(): readonly [number, number] | undefined {
-    const { first, last } = this.#init.ports
-    const free: number[] = []
-    for (let tried = first; tried <= last && free.length < 2; tried++) {
-      if (!this.#byPort.has(this.#nextPort)) free.push(this.#nextPort)
-      this.#nextPort = this.#nextPort >= last ? first : this.#nextPort + 1
+  /** The rate of an end, by how many pairs it has. */
+  #rateOf(end: KnownEnd, base: TokenRate, ofPair: TokenRate): TokenRate {
+    const further = Math.max(0, (this.#portsOfEnd.get(end)?.size ?? 0) - PAIRS_OF_RATES)
+    return {
+      burst: base.burst + further * ofPair.burst,
+      perSecond: base.perSecond + further * ofPair.perSecond,
     }
-    const [one, two] = free
-    return one === undefined || two === undefined ? undefined : [one, two]
+  }
+
+  /**
+   * A port that the end does not have, and that is none of `taken`: one that no end has, or else one that the fewest
+   * have. A port that was given back is the last to be used again.
+   */
+  #freePort(end: KnownEnd, taken: ReadonlySet<number>): number | undefined {
+    const { first, last } = this.#init.ports
+    const own = this.#portsOfEnd.get(end)
+    const count = last - first + 1
+    let best: { readonly port: number; readonly sides: number } | undefined
+    for (let i = 0; i < count && best?.sides !== 0; i++) {
+      const port = first + ((this.#nextPort - first + i) % count)
+      const sides = this.#sidesOfPort.get(port) ?? 0
+      if (own?.has(port) === true || taken.has(port) || sides >= (best?.sides ?? Infinity)) continue
+      best = { port, sides }
+    }
+    if (best !== undefined) this.#nextPort = best.port >= last ? first : best.port + 1
+    return best?.port
+  }
+
+  /** One that no side has. There are two for each pair, so one is left as long as a further pair may begin. */
+  #freeNumber(): number {
+    for (;;) {
+      const number = this.#nextNumber
+      this.#nextNumber = number >= 2 * this.#mostPairs ? 1 : number + 1
+      if (!this.#byNumber.has(number)) return number
+    }
   }
 
   #end(pair: Pair): void {
     this.#pairs.delete(pair.key)
-    for (const { port } of pair.sides) this.#byPort.delete(port)
+    for (const side of pair.sides) {
+      this.#byNumber.delete(side.number)
+      this.#dropPort(side)
+    }
   }
 
   /** Ends what is over. Without `isDue` at most once a second, since paths() and known() look at the time themselves. */
@@ -567,8 +664,8 @@ export class Bindings {
 
   #count(octets: ReadonlyMap<number, number>, nowMs: number): boolean {
     let isChanged = false
-    for (const [port, count] of octets) {
-      const known = this.#byPort.get(port)
+    for (const [number, count] of octets) {
+      const known = this.#byNumber.get(number)
       if (known === undefined || count <= 0) continue
       const { pair, side } = known
       pair.usedMs = nowMs
@@ -593,11 +690,6 @@ export class Bindings {
     const isMemberSpent = ({ member }: RelayEnd): boolean => (this.#spentByMember.get(member) ?? 0) >= memberQuota
     return (this.#spentByPair.get(membersOf(a, b)) ?? 0) >= pairQuota || isMemberSpent(a) || isMemberSpent(b)
   }
-}
-
-/** Pairs for which there are ports. */
-export function pairsOfPorts({ first, last }: PortRange): number {
-  return Math.floor((last - first + 1) / 2)
 }
 
 /** How long a pair that carries nothing has its ports. If it was never bound, no longer than a binding lasts. */

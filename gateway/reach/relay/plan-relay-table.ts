@@ -23,6 +23,8 @@ export interface RelayTableInit {
   readonly address: Address
   /** All UDP ports of the relay: the control port and those of pairs. */
   readonly ports: PortRange
+  /** Most pairs that it may have: at most 32,767, since numbers of directions have half of a mark. */
+  readonly mostPairs: number
   readonly paths: readonly RelayPath[]
   /** The ports of `ports` at which a socket takes questions. */
   readonly openPorts: readonly number[]
@@ -44,7 +46,7 @@ export const RELAY_DROPS = {
 } as const
 export type RelayDrop = keyof typeof RELAY_DROPS
 
-/** Octets and packets by the port at which they arrived. */
+/** Octets and packets by RelayPath.number. */
 export const SET_CARRIED = 'carried'
 
 const TABLE = NFT_TABLE_RELAY
@@ -56,8 +58,11 @@ const MAP_LEAVES = 'leaves'
 const SET_OPEN = 'open'
 const SET_KNOWN = 'known'
 const SET_RATES = 'rates'
-/** The number of the member that sends, by the port at which its packets arrive. */
-const MAP_MEMBERS = 'members'
+/** RelayPath.member in the upper half of a mark and RelayPath.number in the lower half, by the sender. */
+const MAP_SENDERS = 'senders'
+const MEMBER_FACTOR = 0x10000
+const NUMBER_BITS = 0xffff
+const MEMBER_BITS = 0xffff0000
 const SET_MEMBER_RATES = 'member-rates'
 const MOST_MEMBERS = 4096
 const SET_ASKERS = 'askers'
@@ -75,6 +80,8 @@ const MOST_ASKERS = 16_384
 
 const IS_QUESTION = `@th,64,32 0x${BIND_MAGIC.toString(16)}`
 const SENDER = 'ip saddr . udp sport . udp dport'
+const NUMBER = `meta mark & 0x${NUMBER_BITS.toString(16)}`
+const MEMBER = `meta mark & 0x${MEMBER_BITS.toString(16)}`
 /**
  * Routes into lanes do not apply to packets with this mark (RULE_LANES, RULE_NODE), as to those of the lanes themselves:
  * an end may have an address inside the ranges of a cluster.
@@ -85,7 +92,8 @@ const MARK = `0x${LANE_MARK.toString(16)}`
 export function planRelayTable(init: RelayTableInit): NftStatement[] {
   const address = formatAddress(init.address)
   const ports = `${init.ports.first}-${init.ports.last}`
-  const count = init.ports.last - init.ports.first + 1
+  // Two for each pair, and room for those that replace others.
+  const count = 4 * init.mostPairs
   const memberRate = overRate(init.memberBytesPerSecond)
   const sourcePort = `udp sport set ip saddr . udp sport . ip daddr . udp dport map @${MAP_LEAVES}`
   const sender = 'ipv4_addr . inet_service . inet_service'
@@ -103,13 +111,13 @@ export function planRelayTable(init: RelayTableInit): NftStatement[] {
     ),
     ...map(
       SET_OPEN,
-      { kind: 'set', key: 'inet_service', size: count },
+      { kind: 'set', key: 'inet_service', size: init.ports.last - init.ports.first + 1 },
       init.openPorts.map((port) => ({ key: String(port) })),
     ),
     ...map(SET_KNOWN, { kind: 'set', key: sender, size: count }, knownElements(init)),
-    ...map(SET_CARRIED, { kind: 'set', key: 'inet_service', size: count, flags: ['dynamic'] }, []),
-    ...map(SET_RATES, { kind: 'set', key: 'inet_service', size: count, flags: ['dynamic'] }, []),
-    ...map(MAP_MEMBERS, { kind: 'map', key: 'inet_service', value: 'mark', size: count }, memberElements(init)),
+    ...map(SET_CARRIED, { kind: 'set', key: 'mark', size: count, flags: ['dynamic'] }, []),
+    ...map(SET_RATES, { kind: 'set', key: 'mark', size: count, flags: ['dynamic'] }, []),
+    ...map(MAP_SENDERS, { kind: 'map', key: sender, value: 'mark', size: count }, senderElements(init)),
     ...map(SET_MEMBER_RATES, { kind: 'set', key: 'mark', size: MOST_MEMBERS, flags: ['dynamic'] }, []),
     ...map(SET_ASKERS, { kind: 'set', key: 'ipv4_addr', size: MOST_ASKERS, flags: ['dynamic', 'timeout'] }, []),
     ...chain('questions', undefined, [
@@ -127,10 +135,11 @@ export function planRelayTable(init: RelayTableInit): NftStatement[] {
       `ip daddr set ${SENDER} map @${MAP_ADDRESSES}`,
       `ip daddr ${address} accept`,
       'notrack',
-      `update @${SET_RATES} { udp dport ${overRate(init.bytesPerSecond)} } counter name over-rate drop`,
-      `meta mark set udp dport map @${MAP_MEMBERS}`,
-      `update @${SET_MEMBER_RATES} { meta mark ${memberRate} } counter name over-member-rate drop`,
-      `update @${SET_CARRIED} { udp dport counter }`,
+      // Several ends may share the port, so what is counted is by the sender.
+      `meta mark set ${SENDER} map @${MAP_SENDERS}`,
+      `update @${SET_RATES} { ${NUMBER} ${overRate(init.bytesPerSecond)} } counter name over-rate drop`,
+      `update @${SET_MEMBER_RATES} { ${MEMBER} ${memberRate} } counter name over-member-rate drop`,
+      `update @${SET_CARRIED} { ${NUMBER} counter }`,
       `meta mark set ${MARK}`,
       `udp dport set ${SENDER} map @${MAP_PORTS}`,
     ]),
@@ -166,9 +175,12 @@ function leavesElements({ paths }: RelayTableInit): { key: string; value: string
   })
 }
 
-/** In the form in which nft prints marks. */
-function memberElements({ paths }: RelayTableInit): { key: string; value: string }[] {
-  return paths.map(({ port, member }) => ({ key: String(port), value: `0x${member.toString(16).padStart(8, '0')}` }))
+/** In the form in which nft prints marks. Members beyond MOST_MEMBERS share rates. */
+function senderElements({ paths }: RelayTableInit): { key: string; value: string }[] {
+  return paths.map(({ from, port, member, number }) => {
+    const mark = (member % MOST_MEMBERS) * MEMBER_FACTOR + number
+    return { key: senderKey(from, port), value: `0x${mark.toString(16).padStart(8, '0')}` }
+  })
 }
 
 function knownElements({ known }: RelayTableInit): { key: string }[] {

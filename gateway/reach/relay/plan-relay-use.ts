@@ -82,7 +82,7 @@ export type RelayWorth = 'good' | 'lonely' | 'useless'
 const RELAYS_OF_LINK = 2
 /** Including those that are lonely or useless now: the far end may come, and a relay may be well again. */
 const MOST_RELAYS_OF_LINK = 4
-/** The ports of a relay suffice for about a hundred pairs. */
+/** Far more than a gateway can get of one relay, which gives an end each of its ports once. */
 export const MOST_WANTS = 512
 
 /** The bindings that this node wants, those of one link in the order in which they are used. */

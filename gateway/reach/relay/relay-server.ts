@@ -17,7 +17,7 @@ import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probin
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
-import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd, pairsOfPorts } from './bindings.ts'
+import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd } from './bindings.ts'
 import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 
@@ -64,7 +64,7 @@ export class RelayServer {
   readonly #loop: ReconcileLoop
   readonly #late: WakeTimer
   readonly #sockets = new Map<number, OpenSocket>()
-  /** What the kernel had counted at the last reading, by port. */
+  /** What the kernel had counted at the last reading, by the keys of SET_CARRIED. */
   #counted: ReadonlyMap<string, number> = new Map()
   #countedMs = -Infinity
   /** What ends have sent since the reading before. */
@@ -96,9 +96,9 @@ export class RelayServer {
 
   /** How busy the relay is, from 0 to 1: by its pairs, or by what they send. */
   load(): number {
-    const { ports, limits, memberBytesPerSecond } = this.#config
-    const most = Math.min(limits.mostPairs, pairsOfPorts(ports))
-    return Math.min(1, Math.max(this.#bindings.pairCount / most, this.#bytesPerSecond / memberBytesPerSecond))
+    const { limits, memberBytesPerSecond } = this.#config
+    const byPairs = this.#bindings.pairCount / limits.mostPairs
+    return Math.min(1, Math.max(byPairs, this.#bytesPerSecond / memberBytesPerSecond))
   }
 
   /** Serves until the signal. The table stays, so that a restart of the process does not cut links. */
@@ -179,10 +179,11 @@ export class RelayServer {
 
   async #applyTable(signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
-    const { address, controlPort, ports, bytesPerSecond, memberBytesPerSecond } = this.#config
+    const { address, controlPort, ports, limits, bytesPerSecond, memberBytesPerSecond } = this.#config
     const init: RelayTableInit = {
       address,
       ports: { first: Math.min(controlPort, ports.first), last: Math.max(controlPort, ports.last) },
+      mostPairs: limits.mostPairs,
       openPorts: [...this.#sockets.keys()],
       paths: this.#bindings.paths(),
       known: this.#bindings.known(),

@@ -126,15 +126,15 @@ t.test('a thousand members: the event loop goes on, and the plan stays small', a
   await t.rejects(planTopology(log, { mode: 'full' }, { signal: stopped }))
 })
 
-/** Hubs h1 and h2 with a relay each, and spokes c0 to c<count - 1>, all with one gateway. */
-async function hubsAndSpokes(count: number, before: Topology) {
+/** Hubs h1 and h2 with a relay each, of an earlier release by default, and spokes c0 to c<count - 1>: one gateway each. */
+async function hubsAndSpokes(count: number, before: Topology, relay: readonly string[] = ['relay']) {
   const log = openMemoryLog()
   const ids = ['h1', 'h2', ...Array.from({ length: count }, (_, i) => `c${i}`)]
   await log.transact((tx) => {
     setTopology(tx, { topology: before }, 1)
     for (const id of ids) {
       tx.put('member', id, ROW)
-      const { spec } = endpointObject({ cluster: id, capabilities: id.startsWith('h') ? ['relay'] : [] })
+      const { spec } = endpointObject({ cluster: id, capabilities: id.startsWith('h') ? [...relay] : [] })
       tx.put('record', `${id}/Endpoint//gw`, { createdAtMs: 1, body: { kind: 'Endpoint', spec } })
     }
   })
@@ -174,15 +174,21 @@ t.test('more links than the ports of relays suffice for', async (t) => {
       ],
     }
   }
-  const rows: readonly (readonly [spokes: number, after: Topology, want: readonly object[]])[] = [
+  const shared = ['relay', 'relay-shares-ports']
+  const rows: readonly (readonly [spokes: number, after: Topology, want: readonly object[], relay?: string[]])[] = [
     [14, through('h1'), []],
     [15, through('h1'), [{ via: ['h1'], links: 105, room: 99, linksOfMember: 14, roomOfMember: 49 }]],
     [15, through('h1', 'h2'), [{ links: 105, room: 99 }]],
     [50, star(50), []],
     [51, star(51), [{ links: 50, room: 99, member: 'c0', linksOfMember: 50, roomOfMember: 49 }]],
+    [45, through('h1'), [], shared],
+    [46, through('h1'), [{ links: 1035, room: 1024, linksOfMember: 45, roomOfMember: 199 }], shared],
+    [46, through('h1', 'h2'), [{ links: 1035, room: 1024 }], shared],
+    [200, star(200), [], shared],
+    [201, star(201), [{ links: 200, room: 1024, member: 'c0', linksOfMember: 200, roomOfMember: 199 }], shared],
   ]
-  for (const [spokes, after, want] of rows) {
-    const { transit } = await planTopology(await hubsAndSpokes(spokes, { mode: 'full' }), after, { signal })
+  for (const [spokes, after, want, relay] of rows) {
+    const { transit } = await planTopology(await hubsAndSpokes(spokes, { mode: 'full' }, relay), after, { signal })
     t.equal(transit?.crowded?.length, want.length, `${spokes} spokes`)
     t.match(transit?.crowded, want)
   }

@@ -61,6 +61,8 @@ export class RelayStage {
   readonly keys: ReturnType<typeof generateWireguardKey>
   readonly bindings: Bindings
   readonly #ends: TestEnd[] = []
+  /** RelayPath.number by port, as last seen. */
+  readonly #numbers = new Map<number, number>()
 
   constructor({ limits = {}, ports = { first: 4601, last: 4699 }, keys = generateWireguardKey() }: StageInit = {}) {
     this.keys = keys
@@ -127,9 +129,11 @@ export class RelayStage {
     return assigned.port
   }
 
-  /** Octets that arrived at a port. */
+  /** Octets that arrived at a port. If several ends share it, they are of the first one. */
   carry(port: number, octets: number): RelayEffect {
-    return this.bindings.apply({ kind: 'carried', octets: new Map([[port, octets]]) })
+    // Octets may also be counted after an end's binding is over.
+    for (const path of this.bindings.paths().toReversed()) this.#numbers.set(path.port, path.number)
+    return this.bindings.apply({ kind: 'carried', octets: new Map([[this.#numbers.get(port) ?? 0, octets]]) })
   }
 }
 

@@ -10,6 +10,7 @@ import {
   type QuestionOutcome,
 } from '../../../../gateway/reach/relay/bindings.ts'
 import { parseAddressPort } from '../../../../model/addresses/addresses.ts'
+import { PAIRS_OF_RELAY, PORTS_OF_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import { CONTROL, RELAY_AT, RelayStage, type TestEnd, pathTexts } from '../../support/relay-stage.ts'
 
 const A = '198.51.100.1:40001'
@@ -36,8 +37,8 @@ t.test('two ends are bound, each at a port of its own', async (t) => {
   const toB = stage.bind(b, a, B)
   t.not(toA, toB)
   t.same(stage.bindings.paths(), [
-    { from: parseAddressPort(A), port: toA, to: parseAddressPort(B), leaves: toB, member: 1 },
-    { from: parseAddressPort(B), port: toB, to: parseAddressPort(A), leaves: toA, member: 2 },
+    { from: parseAddressPort(A), port: toA, to: parseAddressPort(B), leaves: toB, member: 1, number: 1 },
+    { from: parseAddressPort(B), port: toB, to: parseAddressPort(A), leaves: toA, member: 2, number: 2 },
   ])
   const answer = stage.prove(a, b, { at: A, port: toA })
   t.match(answer, {
@@ -343,14 +344,16 @@ t.test('an end that asks without a pause is answered some times a second', async
 t.test('as many pairs as there are ports, and as a member may have', async (t) => {
   const why = (answer: BindAnswer | undefined): string | undefined =>
     answer?.type === 'refused' ? answer.why : answer?.type
-  const few = new RelayStage({ ports: { first: 4601, last: 4605 }, limits: { mostPairsOfMember: 9 } })
+  const few = new RelayStage({ ports: { first: 4601, last: 4602 } })
   const paris = few.end('paris')
-  const others = [1, 2, 3].map((i) => few.end(`site-${i}`))
+  const others = [1, 2, 3].map((i) => few.end(`site-${i}`)) as [TestEnd, TestEnd, TestEnd]
   t.same(
     others.map((other) => why(few.prove(paris, other, { at: A }))),
     ['assigned', 'assigned', 'full'],
+    'an end has each port once',
   )
-  t.same(new Set(few.bindings.openPorts()).size, 4)
+  t.same([...few.bindings.openPorts()].sort(), [4601, 4602])
+  t.equal(why(few.prove(others[0], others[2], { at: B })), 'assigned', 'others share them')
 
   const limited = new RelayStage({ limits: { mostPairsOfMember: 2 } })
   const oslo = [limited.end('oslo'), limited.end('oslo')] as const
@@ -371,8 +374,78 @@ t.test('as many pairs as there are ports, and as a member may have', async (t) =
   t.equal(why(tiny.prove(ends[0], ends[2], { at: A })), 'full')
 })
 
+t.test('a thousand pairs share two hundred ports', async (t) => {
+  const stage = new RelayStage({ ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } })
+  const ends = Array.from({ length: 46 }, (_, i) => ({ end: stage.end(`site-${i}`), at: `198.51.100.${i + 1}:4500` }))
+  const refused: (string | undefined)[] = []
+  for (const [i, a] of ends.entries()) {
+    for (const b of ends.slice(i + 1)) {
+      // All of them are bound within the life of the first binding.
+      await stage.clock.advance(20)
+      if (stage.bindings.pairCount === PAIRS_OF_RELAY) {
+        const answer = stage.prove(a.end, b.end, { at: a.at })
+        refused.push(answer?.type === 'refused' ? answer.why : answer?.type)
+        continue
+      }
+      const [toA, toB] = [stage.bind(a.end, b.end, a.at), stage.bind(b.end, a.end, b.at)]
+      t.ok(toA !== toB, 'the two ports of a pair differ')
+    }
+  }
+  t.same(
+    refused,
+    Array.from({ length: 11 }, () => 'full'),
+  )
+  const paths = stage.bindings.paths()
+  t.equal(paths.length, 2 * PAIRS_OF_RELAY)
+  t.equal(new Set(paths.map(({ from, port }) => `${String(from.address.value)} ${port}`)).size, paths.length)
+  t.equal(new Set(paths.map(({ number }) => number)).size, paths.length)
+  t.equal(Math.max(...paths.map(({ number }) => number)), 2 * PAIRS_OF_RELAY)
+  const uses = new Map<number, number>()
+  for (const { port } of paths) uses.set(port, (uses.get(port) ?? 0) + 1)
+  t.equal(uses.size, PORTS_OF_RELAY, 'all ports are used')
+  t.ok(Math.max(...uses.values()) <= 20, `at most ${Math.max(...uses.values())} ends share one`)
+})
+
+t.test('two ends with one address, as during a rotation, get different ports', async (t) => {
+  const stage = new RelayStage({ ports: { first: 4601, last: 4602 } })
+  const [oslo, rome, bern] = [stage.end('oslo'), stage.end('rome'), stage.end('bern')]
+  const [before, after, third] = [stage.end('paris'), stage.end('paris'), stage.end('paris')]
+  // The far ends ask first, so the relay does not know the addresses of these when it gives them ports.
+  for (const [from, to] of [
+    [oslo, before],
+    [rome, after],
+    [bern, third],
+  ] as const)
+    t.match(stage.prove(from, to, { at: B }), { type: 'assigned' })
+  const port = stage.bind(before, oslo, A)
+  stage.bind(oslo, before, B)
+  const paths = pathTexts(stage)
+  t.match(stage.prove(after, rome, { at: A }), { type: 'assigned', port })
+  const moved = stage.prove(after, rome, { at: A, port })
+  t.match(moved, { type: 'refused', why: 'wrongPort' })
+  t.same(pathTexts(stage), paths, 'the end that is bound keeps its port')
+  const other = stage.bind(after, rome, A)
+  t.not(other, port)
+  t.match(stage.prove(rome, after, { at: C }), { type: 'assigned' })
+  t.ok(stage.bind(rome, after, C) > 0)
+  t.equal(stage.bindings.paths().length, 4)
+  const assigned = stage.prove(third, bern, { at: A })
+  t.equal(assigned?.type, 'assigned')
+  const last = assigned?.type === 'assigned' ? assigned.port : 0
+  t.match(stage.prove(third, bern, { at: A, port: last }), { type: 'refused', why: 'full' }, 'there is no third port')
+  t.equal(stage.bindings.paths().length, 4)
+})
+
+t.test('an end with many pairs may ask more often, by its pairs', async (t) => {
+  const stage = new RelayStage()
+  const paris = stage.end('paris')
+  const others = Array.from({ length: 60 }, (_, i) => stage.end(`site-${i}`))
+  // All at once, as after a restart of the relay.
+  for (const other of others) t.ok(stage.bind(paris, other, A) > 0)
+})
+
 t.test('one member that asks for all others leaves pairs to these', async (t) => {
-  const stage = new RelayStage({ ports: { first: 4601, last: 4640 } })
+  const stage = new RelayStage({ limits: { mostPairs: 20 } })
   const paris = stage.end('paris')
   const others = Array.from({ length: 20 }, (_, i) => stage.end(`site-${i}`))
   const answers = others.map((other) => stage.prove(paris, other, { at: A })?.type)
@@ -383,7 +456,7 @@ t.test('one member that asks for all others leaves pairs to these', async (t) =>
 })
 
 t.test('a member has more pairs that have no other way, and leaves half to others', async (t) => {
-  const stage = new RelayStage({ ports: { first: 4601, last: 4640 } })
+  const stage = new RelayStage({ limits: { mostPairs: 20 } })
   const [paris, oslo] = [stage.end('paris'), stage.end('oslo')]
   const others = Array.from({ length: 20 }, (_, i) => stage.end(`site-${i}`))
   const ofParis = (a: string, b: string): boolean => a === 'paris' || b === 'paris'
@@ -571,7 +644,7 @@ t.test('invariants hold for any sequence of events', async (t) => {
         const paths = stage.bindings.paths()
         seen += paths.length
         for (const path of paths) {
-          const back = paths.find(({ port }) => port === path.leaves)
+          const back = paths.find(({ port, from }) => port === path.leaves && from === path.to)
           if (back?.leaves !== path.port || back.to !== path.from) throw new Error('a path without its way back')
           for (const { address, port } of [path.from, path.to]) {
             if (address.value === RELAY_AT.address.value) throw new Error('a path to the relay itself')
@@ -586,6 +659,10 @@ t.test('invariants hold for any sequence of events', async (t) => {
           JSON.stringify([from, to].map((at) => [String(at.address.value), at.port])),
         )
         if (new Set(keys).size !== keys.length) throw new Error('two paths between the same addresses')
+        const senders = stage.bindings.known().map(({ at, port }) => `${String(at.address.value)}:${at.port} ${port}`)
+        if (new Set(senders).size !== senders.length) throw new Error('two ends with one address at one port')
+        const numbers = paths.map(({ number }) => number)
+        if (new Set(numbers).size !== numbers.length) throw new Error('two directions with one number')
         const ports = stage.bindings.openPorts()
         if (new Set(ports).size !== ports.length || ports.some((port) => port < 4601 || port > 4606))
           throw new Error(`ports: ${ports.join(', ')}`)

@@ -22,10 +22,11 @@ t.test('the table of a relay', async (t) => {
   const statements = planRelayTable({
     address: parseAddress('203.0.113.9'),
     ports: { first: 4600, last: 4699 },
+    mostPairs: 50,
     openPorts: [4600, 4601, 4602],
     paths: [
-      { from: A, port: 4601, to: B, leaves: 4602, member: 1 },
-      { from: B, port: 4602, to: A, leaves: 4601, member: 2 },
+      { from: A, port: 4601, to: B, leaves: 4602, member: 1, number: 3 },
+      { from: B, port: 4602, to: A, leaves: 4601, member: 2, number: 4 },
     ],
     known: [
       { at: A, port: 4601 },
