@@ -80,6 +80,8 @@ export class WebRelays {
     const relays = new Map<string, WebRelay>()
     for (const text of addresses) {
       const address = readRelayAddress(text)
+      // A relay takes one connection of a gateway, so two of its addresses would end each other's connections.
+      if (address !== undefined && [...relays.values()].some((one) => one.serves(address))) continue
       if (address !== undefined) relays.set(text, this.#relays.get(text) ?? new WebRelay(this.#deps, address))
     }
     for (const [text, relay] of this.#relays) if (!relays.has(text)) relay.close()
@@ -155,6 +157,11 @@ class WebRelay {
     if ((state.t === 'connecting' || state.t === 'open') && state.identity !== credentials.own.identity) this.#stop()
     if (this.#state.t === 'idle') void this.#run(credentials)
     else this.#connection?.want([...this.#byName.keys()])
+  }
+
+  /** Whether it is the relay of this address too, and as far as is known can be reached as its own address states. */
+  serves({ url }: RelayAddress): boolean {
+    return url === this.#address.url && this.#trouble === ''
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {
