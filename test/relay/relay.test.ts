@@ -16,6 +16,7 @@ import { againTimes } from '../../relay/main.ts'
 import { DEFAULT_END_LIMITS, Ends } from '../../relay/ends/ends.ts'
 import { eventually } from '../support/eventually.ts'
 import { connectProxy } from '../support/connect-proxy.ts'
+import { silentProxy } from '../support/silent-proxy.ts'
 import { parseProxy } from '../../runtime/proxy/proxy.ts'
 import { type Gateway, authority, clock, connected, gateway, never, relay } from './relay-site.ts'
 
@@ -146,6 +147,30 @@ t.test('through a proxy of the network, with a password', async (t) => {
   by.connection.close()
   const wrong = parseProxy(proxy.url.replace('ana:', 'ben:'), 'HTTPS_PROXY')
   await t.rejects(connected(paris, at, { proxies: () => wrong }), { name: 'ProxyError' })
+})
+
+t.test('a connection that is cut in the middle, without an end, is noticed within 7 s', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const middle = await silentProxy(t, { host: '127.0.0.1', port: at.port })
+  const time = new FakeClock({ now: clock.now() })
+  const url = new URL(`ws://127.0.0.1:${middle.port}/`)
+  const [a, b] = [await connected(paris, { ...at, url }, { clock: time }), await connected(roma, at)]
+  a.connection.want([roma.name])
+  b.connection.want([paris.name])
+  await eventually(() => b.present().length === 1, { ...soon, say: 'both are present' })
+  const ended: string[] = []
+  void a.connection.ended.then(({ why }) => ended.push(why))
+  for (let i = 1; i <= 5; i++) {
+    await time.advance(2000)
+    b.connection.send(paris.name, say('hello'))
+    await eventually(() => a.got.length === i, { ...soon, say: 'it is well as long as something comes' })
+  }
+  t.same(ended, [])
+  middle.silence()
+  await time.advance(7000)
+  await eventually(() => ended.length === 1, { ...soon, say: 'it ends' })
+  t.same(ended, ['the relay is silent'])
+  b.connection.close()
 })
 
 t.test('strangers hold little, and disturb nobody', async (t) => {

@@ -62,6 +62,8 @@ const RENEW_MS = 8000
 /** While the far end is not bound, or has just been, so that what is known of it is seen soon. */
 const RENEW_SOON_MS = 1000
 const JUST_SHARED_MS = 2000
+/** An end whose link does not work asks before its time no more often than this: the far end may be the one at fault. */
+const RENEW_APART_MS = 20_000
 const REFUSED_MS = 10_000
 /**
  * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up
@@ -81,6 +83,8 @@ export class BindCaller {
   #waitMs = FIRST_WAIT_MS
   #dueMs = -Infinity
   #unanswered = 0
+  #isAnswered = false
+  #renewedMs = -Infinity
   #atOnce = 0
   #notAllowed = 0
   #sentMs = 0
@@ -120,6 +124,7 @@ export class BindCaller {
     if (monotonicMs < this.#dueMs) return undefined
     this.#unanswered += 1
     this.#sentMs = monotonicMs
+    this.#isAnswered = false
     this.#counter = Math.max(this.#counter + 1, Math.floor(wallMs))
     this.#dueMs = monotonicMs + this.#waitMs
     this.#waitMs = Math.min(LONGEST_WAIT_MS, 2 * this.#waitMs)
@@ -128,18 +133,32 @@ export class BindCaller {
     return { bytes, to: { address: relay.address, port: this.#port } }
   }
 
-  /** Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. */
+  /**
+   * The link does not work through the relay. A NAT may have given this end another place since the last question, and
+   * the relay forwards nothing to or from it before it has been asked from there.
+   */
+  renew(nowMs: number): void {
+    if (this.#state.is !== 'bound' || !this.#isAnswered || nowMs - this.#renewedMs < RENEW_APART_MS) return
+    this.#renewedMs = nowMs
+    this.#dueMs = Math.min(this.#dueMs, nowMs)
+  }
+
+  /**
+   * Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. An answer
+   * counts once: whoever sent it again and again could otherwise put off the next question until the relay forgets.
+   */
   take(bytes: Buffer, from: AddressPort, monotonicMs: number): boolean {
     const { relay, key, from: own, to } = this.#init
     if (!sameAddressPort(from, { address: relay.address, port: this.#port })) return false
     // What is cheap comes first: anyone can send octets of this form.
     const named = namedQuestion(bytes)
     const isMine = named?.from === own && named.to === to && named.counter === this.#counter
-    const answer = isMine ? decodeAnswer(bytes, key) : undefined
+    const answer = isMine && !this.#isAnswered ? decodeAnswer(bytes, key) : undefined
     if (answer === undefined) return false
     const before = this.#state
     // An answer to a repeated question has the counter of the last one, so the time is that of this one alone.
     this.#rttMs = Math.max(0, monotonicMs - this.#sentMs)
+    this.#isAnswered = true
     this.#unanswered = 0
     this.#takeAnswer(answer, monotonicMs)
     return JSON.stringify(summary(before)) !== JSON.stringify(summary(this.#state))

@@ -315,12 +315,16 @@ export class RelayCalls {
     return refusals
   }
 
-  /** Packets of the link got no answer at this place, although both ends are bound there. */
+  /**
+   * Packets of the link got no answer at this place, although both ends are bound there. All relays of the link are asked
+   * soon: a NAT that gives this node another port cuts the link off from all of them.
+   */
   failed(key: string, at: AddressPort): void {
-    for (const { want, caller } of this.#calls.values()) {
-      const isThis = want.key === key && caller.state.is === 'bound' && sameAddressPort(caller.state.at, at)
-      if (isThis) this.#useless.set(callName(key, want.relay), this.#deps.clock.monotonic() + USELESS_RELAY_MS)
-    }
+    const nowMs = this.#deps.clock.monotonic()
+    const ofLink = [...this.#calls.values()].filter(({ want }) => want.key === key)
+    const here = ofLink.filter(({ caller: { state } }) => state.is === 'bound' && sameAddressPort(state.at, at))
+    for (const { want } of here) this.#useless.set(callName(key, want.relay), nowMs + USELESS_RELAY_MS)
+    if (here.length > 0) for (const { caller } of ofLink) caller.renew(nowMs)
   }
 
   close(): void {

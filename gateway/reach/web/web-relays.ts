@@ -94,6 +94,8 @@ export class WebRelays {
     const relays = new Map<string, WebRelay>()
     for (const text of addresses) {
       const address = readRelayAddress(text)
+      // A relay takes one connection of a gateway, so two of its addresses would end each other's connections.
+      if (address !== undefined && [...relays.values()].some((one) => one.serves(address))) continue
       if (address !== undefined) relays.set(text, this.#relays.get(text) ?? this.#relayAt(address))
     }
     for (const [text, relay] of this.#relays) if (!relays.has(text)) relay.close()
@@ -198,6 +200,11 @@ class WebRelay {
   /** Whether this far end is at the relay too, as the present connection says. */
   hears(name: string): boolean {
     return this.#connection !== undefined && this.#heard.includes(name)
+  }
+
+  /** Whether it is the relay of this address too, and as far as is known can be reached as its own address states. */
+  serves({ url }: RelayAddress): boolean {
+    return url === this.#address.url && this.#trouble === ''
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {

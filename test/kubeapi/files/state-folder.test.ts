@@ -79,7 +79,7 @@ t.test('processes leave new and changed objects of the user to one of them, whic
     [uid, uid, uid],
   )
   await eventually(() => caches.every((one) => one.get('first', 'shop')?.metadata.generation === 2))
-  t.equal(caches[0]?.get('first', 'shop')?.spec.ports?.[0]?.port, 81)
+  t.equal(caches[0]?.get('first', 'shop')?.spec?.ports?.[0]?.port, 81)
 })
 
 t.test('a process shows objects that no other one notes', async (t) => {
@@ -89,7 +89,7 @@ t.test('a process shows objects that no other one notes', async (t) => {
   await eventually(() => cache.get('web', 'shop')?.metadata.generation === 1)
   site.write('web.yaml', serviceYaml('web', 81))
   await eventually(() => cache.get('web', 'shop')?.metadata.generation === 2)
-  t.equal(cache.get('web', 'shop')?.spec.ports?.[0]?.port, 81)
+  t.equal(cache.get('web', 'shop')?.spec?.ports?.[0]?.port, 81)
 })
 
 t.test('a state file that is JSON but not what was written is damaged too, and ends no process', async (t) => {

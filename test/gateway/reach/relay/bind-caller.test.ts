@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { BindCaller } from '../../../../gateway/reach/relay/bind-caller.ts'
 import { type BindAnswer, decodeQuestion, encodeAnswer } from '../../../../gateway/reach/relay/bind-frame.ts'
-import { parseAddressPort } from '../../../../model/addresses/addresses.ts'
+import { type AddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { RELAY_AT, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
 
 const A = '198.51.100.1:40001'
@@ -227,4 +227,42 @@ t.test('answers that are not for this question', async (t) => {
   t.ok(next !== undefined, 'the true one does')
   caller.take(answer, question.to, 1)
   t.equal(caller.next(1, 1000), undefined, 'an old answer does not')
+})
+
+t.test('an answer that is sent again does not put off the next question', async (t) => {
+  const { stage, calls } = twoEnds()
+  await run({ stage, calls, ends: [] }, 3000)
+  const [call] = calls
+  if (call === undefined) throw new Error('no call')
+  const { caller } = call
+  let last: { readonly answer: Buffer; readonly from: AddressPort } | undefined
+  let questions = 0
+  for (let passed = 0; passed < 60_000; passed += 500) {
+    const question = caller.next(stage.clock.monotonic(), stage.clock.now())
+    if (question !== undefined) {
+      questions += 1
+      const { answer } = stage.send(question.bytes, call.at, question.to.port)
+      if (answer === undefined) throw new Error('no answer')
+      last = { answer, from: question.to }
+    }
+    if (last !== undefined) caller.take(last.answer, last.from, stage.clock.monotonic())
+    await stage.clock.advance(500)
+  }
+  t.ok(questions >= 6, `${questions} questions in a minute`)
+  t.equal(caller.state.is, 'bound')
+})
+
+t.test('an end whose link does not work asks at once', async (t) => {
+  const ends = twoEnds()
+  await run(ends, 6000)
+  const caller = ends.calls[0]?.caller as BindCaller
+  const { clock } = ends.stage
+  t.equal(caller.next(clock.monotonic(), clock.now()), undefined)
+  caller.renew(clock.monotonic())
+  t.ok(caller.next(clock.monotonic(), clock.now()))
+  caller.renew(clock.monotonic())
+  t.equal(caller.next(clock.monotonic(), clock.now()), undefined, 'and waits for the answer')
+  await run(ends, 10_000)
+  caller.renew(clock.monotonic())
+  t.equal(caller.next(clock.monotonic(), clock.now()), undefined, 'and not again for some time')
 })

@@ -17,67 +17,15 @@ import {
   tryTimes,
 } from '../../../../gateway/reach/relay/punch.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
+import { ADDRESS, FakeNat, MAPPING_OF, type NatKind, OPEN, PORT, SYMMETRIC } from '../../support/fake-nat.ts'
 
 const KEY = probeKey({ secret: Buffer.alloc(32, 7), clusterset: 'alps', identities: ['paris', 'oslo'] })
 const [PARIS, OSLO] = ['11'.repeat(8), '22'.repeat(8)]
 const RELAY = '203.0.113.9:4601'
 
-/** RFC 4787: how a NAT maps (section 4.1) and whom it lets in (section 5). */
-interface NatKind {
-  readonly maps: 'alike' | 'each'
-  readonly lets: 'anyone' | 'address' | 'port'
-}
-
-const OPEN: NatKind = { maps: 'alike', lets: 'anyone' }
-const ADDRESS: NatKind = { maps: 'alike', lets: 'address' }
-const PORT: NatKind = { maps: 'alike', lets: 'port' }
-const SYMMETRIC: NatKind = { maps: 'each', lets: 'port' }
-const MAPPING_OF = { alike: 'endpointIndependent', each: 'addressDependent' } as const
-
-class Nat {
-  readonly #kind: NatKind
-  readonly #address: string
-  /** Mapped ports, by destination; one for all where the NAT maps alike. */
-  readonly #mapped = new Map<string, number>()
-  /** Destinations of packets, by mapped port. */
-  readonly #sent = new Map<number, Set<string>>()
-  #led: number | undefined
-
-  constructor(kind: NatKind, address: string) {
-    this.#kind = kind
-    this.#address = address
-  }
-
-  /** Where a packet to this destination comes from. */
-  out(to: string): string {
-    const name = this.#kind.maps === 'alike' ? '' : to
-    const port = this.#mapped.get(name) ?? 20_000 + this.#mapped.size
-    this.#mapped.set(name, port)
-    this.#sent.set(port, (this.#sent.get(port) ?? new Set()).add(to))
-    return `${this.#address}:${port}`
-  }
-
-  /** A router's mapping: whoever sends to this port outside gets through, and is answered from there. */
-  leads(port: number): void {
-    this.#led = port
-  }
-
-  lets(from: string, to: string): boolean {
-    const [address = '', port] = to.split(':')
-    if (this.#led !== undefined && to === `${this.#address}:${this.#led}`) {
-      this.#mapped.set(from, this.#led)
-      return true
-    }
-    const sent = this.#sent.get(Number(port))
-    if (address !== this.#address || sent === undefined) return false
-    const isKnown = [...sent].some((one) => one.split(':')[0] === from.split(':')[0])
-    return this.#kind.lets === 'anyone' || (this.#kind.lets === 'address' ? isKnown : sent.has(from))
-  }
-}
-
 interface End {
   readonly punch: Punch
-  readonly nat: Nat
+  readonly nat: FakeNat
   readonly seen: AddressPort
   readonly mapping: NatMapping
 }
@@ -92,7 +40,7 @@ class Pair {
 
   constructor([a, b]: readonly [NatKind, NatKind], { isLost = (): boolean => false, provesMs = 0 } = {}) {
     const end = (kind: NatKind, address: string, own: string, far: string): End => {
-      const nat = new Nat(kind, address)
+      const nat = new FakeNat(kind, address)
       const mapping = MAPPING_OF[kind.maps]
       const punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true, provesMs })
       return { punch, nat, mapping, seen: parseAddressPort(nat.out(RELAY)) }

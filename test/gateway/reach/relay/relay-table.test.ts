@@ -7,7 +7,8 @@ import { planRelayTable } from '../../../../gateway/reach/relay/plan-relay-table
 import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
 import { RelayServer } from '../../../../gateway/reach/relay/relay-server.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
-import { formatNft } from '../../../../kernel/nft/nft.ts'
+import { KernelError } from '../../../../kernel/errors.ts'
+import { type NftStatement, formatNft } from '../../../../kernel/nft/nft.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { parseAddress, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { SystemClock } from '../../../../reconcile/clock.ts'
@@ -75,6 +76,64 @@ class FakeSockets {
     }
   }
 }
+
+/** An nft that the process may not use, or may. */
+class DenyingNft extends FakeNft {
+  isDenied = true
+
+  override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    if (!this.isDenied) return super.run(statements, signal)
+    return Promise.reject(new KernelError('EPERM', 'nft -f -', 'Operation not permitted'))
+  }
+}
+
+t.test('a relay without rights assigns nothing, says why, and serves once it has them', async (t) => {
+  const stage = new RelayStage()
+  const [nft, sockets, clock] = [new DenyingNft(), new FakeSockets(), new SystemClock()]
+  const errors: unknown[] = []
+  const { publicKey: identity, privateKey } = stage.keys
+  const server = new RelayServer(
+    { nft, clock, openSocket: sockets.openSocket, onError: (error) => errors.push(error) },
+    {
+      ...{ clusterset: CLUSTERSET, identity, address: RELAY_AT.address, controlPort: CONTROL, randomBytes },
+      ...{ ports: { first: 4601, last: 4620 }, limits: DEFAULT_LIMITS, agree: agreementOf(privateKey) },
+      ...{ bytesPerSecond: 1_000_000, memberBytesPerSecond: 1_000_000 },
+    },
+  )
+  const [a, b] = [stage.end('paris'), stage.end('oslo')]
+  server.setEnds([a, b], () => true)
+  const stop = new AbortController()
+  const running = server.run(stop.signal)
+  t.teardown(() => {
+    stop.abort()
+    return running
+  })
+  await eventually(() => sockets.open.has(CONTROL) && errors.length > 0, { say: 'the control port, and a failure' })
+  t.match(errors[0], { message: /nft -f -: Operation not permitted/ })
+  const caller = new BindCaller({ from: a.id, to: b.id, key: a.key, relay: RELAY_AT })
+  const ask = (): void => {
+    const question = caller.next(clock.monotonic(), clock.now())
+    const from = { address: '198.51.100.1', port: 40_001 }
+    if (question !== undefined) sockets.open.get(question.to.port)?.onMessage(question.bytes, from)
+    for (const { bytes, port } of sockets.sent.splice(0))
+      caller.take(bytes, { address: RELAY_AT.address, port }, clock.monotonic())
+  }
+  // The challenge needs nothing of the kernel, and the question after it would get a port.
+  ask()
+  ask()
+  const failures = errors.length
+  await eventually(() => errors.length > failures, { say: 'another round fails' })
+  ask()
+  t.equal(caller.state.is, 'asking', 'no port is promised that the kernel does not serve')
+  nft.isDenied = false
+  await eventually(
+    () => {
+      ask()
+      return caller.state.is === 'bound'
+    },
+    { say: 'bound' },
+  )
+})
 
 t.test('a relay answers "bound" when the kernel has the path', async (t) => {
   const stage = new RelayStage()

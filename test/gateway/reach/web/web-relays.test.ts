@@ -238,3 +238,50 @@ t.test('a proxy that cannot be used has a reason, and is not passed by', async (
     t.notMatch(JSON.stringify(logger.lines), 'secret')
   }
 })
+
+t.test('two addresses of one relay, of which one or both are right', async (t) => {
+  const ca = await authority('demo')
+  const [own, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const at = await relay(t, [ca])
+  const cable = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(cable, 'listening')
+  t.teardown(() => cable.close())
+  const far = await connected(paris, at)
+  far.connection.want([own.name])
+  t.teardown(() => far.connection.close())
+  const cases = { both: at.pin.toUpperCase(), 'the second': 'ab'.repeat(32) }
+  for (const [right, pin] of Object.entries(cases)) {
+    const logger = new CapturingLogger()
+    const web = new WebRelays({
+      ...{ clock: realClock, logger, proxies: () => undefined, onDropped: () => undefined },
+      ...{ onChange: () => undefined, onDue: () => undefined },
+    })
+    t.teardown(() => web.close())
+    const apply = (): void => {
+      web.apply({
+        links: [{ key: 'paris', remoteLane: 0, identity: paris.identity.toString('base64'), state: 'up' }],
+        own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+        notice: encodeRelayNotice({
+          addresses: [`${at.url.href}#${pin}`, `${at.url.href}#${at.pin}`],
+          ticket: own.ticket.toString('base64'),
+        }),
+        ports: new Map([[0, cable.address().port]]),
+      })
+    }
+    let sent = 0
+    await eventually(
+      () => {
+        apply()
+        for (const { at: place } of web.places().get('paris') ?? [])
+          cable.send(`${right} ${sent++}`, place.port, '127.0.0.1')
+        return far.got.filter((one) => one.startsWith(`${own.name} ${right} `)).length >= 20
+      },
+      { deadlineMs: 20_000, say: `${right}: datagrams pass` },
+    )
+    t.equal(web.places().get('paris')?.length, 1, right)
+    const said = logger.messages('info').filter((one) => one.includes('ended'))
+    t.same(said, [], `${right}: no connection ends the other`)
+    web.close()
+    await eventually(() => far.present().length === 0, { say: 'it is gone' })
+  }
+})
