@@ -62,7 +62,7 @@ interface ServeOptions {
   readonly defaultAccess?: 'allow' | 'deny'
   readonly topologyFrom?: 'commands' | 'object'
   readonly relay?: readonly string[]
-  readonly relayHere?: boolean
+  readonly relayHere?: true | 'yes' | 'no'
   readonly auditLog: string
   readonly auditLogSize: number
   readonly auditLogKeep: number
@@ -269,9 +269,12 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       'relay on port 443 (sealane relay serve) that members use where no UDP passes, besides those of "broker relay add"; may be given several times',
       collect(relayAddress),
     )
-    .option(
-      '--relay-here',
-      'also serve a relay on the port of the broker, for some 200 Mbit/s in all, which members learn of if --relay is not given',
+    .addOption(
+      choiceOption(
+        '--relay-here [yes|no]',
+        'also serve a relay on the port of the broker, for some 200 Mbit/s in all, which members learn of if --relay is not given',
+        ['yes', 'no'],
+      ),
     )
     .addOption(
       new Option(
@@ -357,7 +360,8 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const store = storeOf(options)
       const audited = auditLog === AUDIT_OFF || auditLog === '' ? {} : { audit }
       const keys = authorityOf(options)
-      const { adminListen = '', relay = [], ...rest } = options
+      const { adminListen = '', relay = [], relayHere: here, ...rest } = options
+      const relayHere = here === true || here === 'yes'
       if (relay.length > MAX_RELAYS)
         throw new UserError(`--relay: ${relay.length} addresses: expected at most ${MAX_RELAYS}`, { exitCode: 2 })
       const admin = adminListen === '' ? {} : { adminListen }
@@ -365,7 +369,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         for (const one of addresses) context.output.remark(`relay on this port: --relay ${one}\n`)
       }
       await serveBrokerProcess(
-        { ...rest, ...admin, relays: relay, onRelayHere, approve, advertise, ...more, ...audited, ...keys, store },
+        { ...rest, ...admin, relays: relay, relayHere, onRelayHere, approve, advertise, ...more, ...audited, ...keys, store },
         signal,
       )
     })

@@ -86,6 +86,8 @@ export function topologyRights(): readonly Right[] {
   ]
 }
 
+const VERBS = new Intl.ListFormat('en-GB', { type: 'conjunction' })
+
 /** Server-side apply of a new object needs the latter two; the report of what changed needs the object before. */
 const APPLY = ['get', 'create', 'patch'] as const
 
@@ -173,7 +175,7 @@ export async function checkRights(
     }
   }
   if (missing.size === 0) return
-  const said = [...missing].map(([what, verbs]) => `${verbs.join(' and ')} ${what}`)
+  const said = [...missing].map(([what, verbs]) => `${VERBS.format(verbs)} ${what}`)
   throw new UserError(`${admin.title}: this user may not ${said.join(', ')}`, {
     hint: 'use a kubeconfig of a cluster administrator; nothing was changed',
   })

@@ -116,8 +116,9 @@ export function planInstalledMember(
   const objects = planMember(withSite(all)).flatMap((part) => {
     const own = MEMBER_PARTS.find((name) => name === part.name)
     if (own === undefined) return part.objects
-    // The agent knows on which nodes gateways may run.
-    const values = { ...parts[own], gateway: parts.gateway.gateway }
+    // The agent knows on which nodes gateways may run, and gateways call relays through the agent's proxy.
+    const agent = { ...parts[own].agent, proxySecret: parts.agent.agent.proxySecret }
+    const values = { ...parts[own], agent, gateway: parts.gateway.gateway }
     return planMember(withSite(values)).find(({ name }) => name === own)?.objects ?? []
   })
   return objects

@@ -336,7 +336,7 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
         {
           expression:
             `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
-            `${same('connections')} && ${['heartbeatTime', 'up', 'failure', 'failureReason'].map(sameOrNone).join(' && ')}`,
+            `${same('connections')} && ${['relays', 'heartbeatTime', 'up', 'failure', 'failureReason'].map(sameOrNone).join(' && ')}`,
           message: 'the agent writes only conditions of a Gateway: the gateway writes the rest',
         },
       ],

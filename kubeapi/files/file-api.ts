@@ -257,7 +257,10 @@ export class FileApi implements ClusterApi {
         onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
         onStateError: (path, error) => this.#problems.stateError(path, error),
       },
-      { kind, path: join(this.#init.state, 'objects', kind), notesAfterMs: this.#init.notesAfterMs ?? 0 },
+      {
+        ...{ kind, path: join(this.#init.state, 'objects', kind) },
+        ...{ notesAfterMs: this.#init.notesAfterMs ?? 0, once: this.#init.once === true },
+      },
     )
     this.#kinds.set(kind, files)
     return files

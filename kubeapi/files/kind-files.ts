@@ -24,6 +24,8 @@ export interface KindFilesInit {
   readonly path: string
   /** See FileApiInit. */
   readonly notesAfterMs: number
+  /** A command that reads once leaves it to processes that run to note objects. */
+  readonly once: boolean
 }
 
 /** Longer than a file may be missing before its objects are removed. */
@@ -39,12 +41,14 @@ export class KindFiles {
   readonly #notes = new Map<ObjectKey, UserNote>()
   readonly #stamps = new Map<string, string>()
   readonly #notesAfterMs: number
+  readonly #once: boolean
   readonly #writes = new Set<Promise<void>>()
   #closed = false
 
   constructor(deps: KindFilesDeps, init: KindFilesInit) {
     this.#deps = deps
     this.#notesAfterMs = init.notesAfterMs
+    this.#once = init.once
     this.folder = new StateFolder({ onCorrupt: (path, reason) => this.#onCorrupt(path, reason) }, init)
     this.#watcher = new TreeWatcher(
       { onFile: (path, event) => this.#onFile(path, event), onError: deps.onStateError },
@@ -177,10 +181,10 @@ export class KindFiles {
     const known = this.folder.read(key, 'user')
     let note = known ?? this.#newNote(wanted)
     try {
-      if (known === undefined) note = this.folder.createNote(key, note)
+      if (known === undefined && !this.#once) note = this.folder.createNote(key, note)
       if (note.specHash !== wanted) {
         note = { ...note, generation: note.generation + 1, specHash: wanted }
-        this.#write(key, 'user', note)
+        if (!this.#once) this.#write(key, 'user', note)
       }
     } catch (error) {
       this.#deps.onStateError(this.folder.path, error)

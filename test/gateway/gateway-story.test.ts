@@ -63,7 +63,8 @@ t.test('from the first start to the last day', async (t) => {
     stage.routed().includes('ip route replace 244.1.0.0/16 dev sealane0 table 7311 proto 173 src 10.42.0.1'),
     'traffic has a way',
   )
-  const { rttMs: _rtt, loss: _loss, handshakeAgeSeconds: _age, ...connection } = stage.connection('paris')!
+  const { rttMs: _rtt, loss: _loss, handshakeAgeSeconds: _age, candidates, ...connection } = stage.connection('paris')!
+  t.equal(candidates?.[0]?.state, 'in-use')
   t.strictSame(connection, {
     cluster: 'paris',
     lane: 0,

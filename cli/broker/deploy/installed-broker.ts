@@ -1,5 +1,5 @@
 /** Reads the settings of an installed broker, whatever tool installed it. They stay until an option changes them. */
-import { ETCD_LOGIN_VOLUME, EXTERNAL_TRAFFIC_POLICY, TOPOLOGY_FROM, planBroker } from '../../../install/install.ts'
+import { ETCD_LOGIN_VOLUME, EVERYWHERE, EXTERNAL_TRAFFIC_POLICY, TOPOLOGY_FROM, planBroker } from '../../../install/install.ts'
 import {
   BROKER_CLAIM,
   DEFAULT_VALUES,
@@ -25,6 +25,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--listen',
   '--advertise',
   '--relay',
+  '--relay-here',
   '--status-listen',
   '--clusterset',
   '--global-range',
@@ -59,7 +60,7 @@ export const SERVE_FLAGS: readonly string[] = [
 ]
 
 /** The value of a flag that is given without one. */
-const ALONE: Readonly<Record<string, string>> = { '--approve': 'yes' }
+const ALONE: Readonly<Record<string, string>> = { '--approve': 'yes', '--relay-here': 'yes' }
 
 interface ServeArgs {
   /** `--flag=value` each, in their order. */
@@ -241,7 +242,10 @@ function withExtraArgs(values: InstallValues, known: readonly string[]): Install
     .find((object) => containerOf(object) !== undefined)
   const { args = [], env = [] } = containerOf(workload) ?? {}
   const policy = env.find(({ name }) => name === EXTERNAL_TRAFFIC_POLICY)?.value ?? ''
-  const planned = [...readServeArgs(args).known, `--external-traffic-policy=${policy}`]
+  const listening = readServeArgs(args).known
+  // An earlier release listened on IPv4 alone. Both places at once would be one too many.
+  const earlier = listening.map((one) => one.replace(`=${EVERYWHERE}:`, '=0.0.0.0:'))
+  const planned = [...listening, ...earlier, `--external-traffic-policy=${policy}`]
   const extraArgs = known.filter((one) => !planned.includes(one) && !OWN_VALUES.includes(one.split('=', 1)[0] ?? ''))
   return { ...values, broker: { ...values.broker, extraArgs } }
 }

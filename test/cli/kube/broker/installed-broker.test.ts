@@ -139,18 +139,20 @@ t.test('an image of an earlier release moves to this one, and that is told', asy
 function started(args: readonly string[], values = OWN): MemoryAdmin {
   const objects = objectsOf(values).map((object) => {
     if (object.kind !== 'StatefulSet') return object
-    const text = JSON.stringify(object).replace(/"args":\[[^\]]*\]/, `"args":${JSON.stringify(args)}`)
+    // An address such as [::] is within quotes.
+    const text = JSON.stringify(object).replace(/"args":\[(?:"[^"]*",?)*\]/, `"args":${JSON.stringify(args)}`)
     return JSON.parse(text) as ManifestObject
   })
   return new MemoryAdmin(objects)
 }
 
-const PLANNED = ['broker', 'serve', '--state', '/var/lib/sealane/broker', '--listen', '0.0.0.0:7443']
-const STATUS = ['--status-listen', '0.0.0.0:9470']
+const PLANNED = ['broker', 'serve', '--state', '/var/lib/sealane/broker', '--listen', '[::]:7443']
+const STATUS = ['--status-listen', '[::]:9470']
 
 t.test('arguments that no value stands for are kept, whoever wrote them', async (t) => {
   const rows: readonly (readonly [what: string, more: readonly string[], kept: readonly string[]])[] = [
     ['nothing more', STATUS, []],
+    ['places of an earlier release', ['--listen', '0.0.0.0:7443', '--status-listen=0.0.0.0:9470'], []],
     [
       'apart',
       ['--allow-namespace', 'kube-a', '--allow-namespace', 'kube-b'],

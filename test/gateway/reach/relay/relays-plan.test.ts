@@ -123,7 +123,7 @@ t.test('a link that comes up in no way is looked at again in time for relays on 
   const stop = new AbortController()
   const ended = one.relays.run(stop.signal)
   one.planned(12)
-  await one.clock.advance(900)
+  await one.clock.advance(300)
   const before = one.changes()
   await one.clock.advance(200)
   t.equal(one.changes() - before, 1, 'although nothing else happens')

@@ -73,7 +73,7 @@ t.test('a plan is due when the next link is to have a way', async (t) => {
   }
   t.equal(due([0, link('up', '192.0.2.1')]), Infinity)
   t.equal(due([5, link('connecting')]), 5 + WEB_AFTER_MS)
-  t.equal(due([5, link('connecting')], [800, link('connecting')]), 5 + WEB_AFTER_MS)
+  t.equal(due([5, link('connecting')], [300, link('connecting')]), 5 + WEB_AFTER_MS)
   t.equal(due([5, link('connecting')], [5 + WEB_AFTER_MS, link('connecting')]), Infinity, 'it has one')
   t.equal(due([0, link('up', '127.0.0.1')], [10, link('down')]), Infinity, 'it keeps its way')
 })
