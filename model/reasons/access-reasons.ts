@@ -185,12 +185,12 @@ export const ACCESS_REASONS = {
   },
   StateRestored: {
     means: 'The broker continues from a backup.',
-    todo: 'Nothing, if you restored it. Check `sealane cluster list`: members that were evicted since are members again.',
+    todo: 'Check `sealane cluster list`: members that were evicted since are members again.',
     shows: ['log of the broker'],
   },
   ReplicaBehind: {
     means: 'A replica of the broker is more than a thousand changes behind another one.',
-    todo: 'Check its CPU and its connection to etcd. Its members move when you delete its pod.',
+    todo: 'Check its CPU and its connection to etcd, or delete its pod: its members move.',
     shows: ['alert SealaneBrokerReplicaBehind'],
   },
   StoreSlow: {
@@ -205,7 +205,7 @@ export const ACCESS_REASONS = {
   },
   AuditLinesLost: {
     means: 'Audit lines are lost: the log was unwritable for too long, or an act was not recorded.',
-    todo: "Make it writable again. The broker's log has most of what happened meanwhile.",
+    todo: "Make it writable again. The broker's log has most of what is lost.",
     shows: ['log of the broker'],
   },
   StateFileDamaged: {
@@ -215,7 +215,7 @@ export const ACCESS_REASONS = {
   },
   LeaseTimeAhead: {
     means: "The renewal time of a Lease at a site is more than a day ahead of this machine's clock.",
-    todo: 'Set the wrong clock. The Lease still counts.',
+    todo: 'Set the wrong clock.',
     shows: ['log of every component at a site'],
   },
   StateFolderUnusable: {
@@ -235,7 +235,7 @@ export const ACCESS_REASONS = {
   },
   IdentityMissing: {
     means: 'The Secret with the identity of this cluster is gone, and the agent may not create one.',
-    todo: 'Run `sealane join` again: it creates the Secret, and the agent stores its identity there.',
+    todo: 'Run `sealane join` again: it creates the Secret.',
     shows: FOUND,
   },
   AdmissionRefuses: {

@@ -63,8 +63,7 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   BrokerClockDiffers: {
-    means:
-      'The clocks of broker and agent differ, but certificates are valid for both. From five minutes on, the broker refuses joins.',
+    means: 'The clocks of broker and agent differ. From five minutes on, the broker refuses joins.',
     todo: 'Set the wrong clock: if all members report it, that of the broker.',
     shows: STATUS,
   },
@@ -94,7 +93,7 @@ export const HEALTH_REASONS = {
   },
   CertificateEndsSoon: {
     means: "The cluster's certificate expires within hours and has not been renewed.",
-    todo: 'Check that the agent reaches the broker, which renews it until 30 days after its end (`--renewal-grace`).',
+    todo: 'Check that the agent reaches the broker.',
     shows: STATUS,
   },
   NodeNotReady: {
@@ -357,7 +356,7 @@ export const PROBE_REASONS = {
   },
   ProxyAuthUnsupported: {
     means: 'The proxy wants NTLM, Negotiate or another scheme. Sealane supports basic authentication only.',
-    todo: 'Let the proxy take a user and password, put a local proxy with this scheme in front, or use `NO_PROXY`.',
+    todo: 'Let the proxy take a user and password, put a local proxy in front, or use `NO_PROXY`.',
     shows: [...DIAGNOSE, 'log of the agent', 'log of the gateway'],
   },
   UdpOneWay: {

@@ -21,7 +21,7 @@ export const KERNEL_REASONS = {
   Foreign: { means: 'Something added to the part of the kernel that Sealane manages.', todo: WATCH, shows: DRIFT },
   ChecksumOffloadFault: {
     means:
-      'The network card or kernel of this node computes wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off.',
+      'The network card or kernel computes wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off.',
     todo: 'Nothing. If your card has no fault, `spec.overlay.checksumOffload: on` in the site file is faster.',
     shows: OFFLOAD,
   },
@@ -38,14 +38,14 @@ export const KERNEL_REASONS = {
   },
   ForwardPoliciesMissing: {
     means:
-      'XFRM policies of this node are missing or have no effect, so its pods are open to other clusters while another program has removed the nft tables, for about a second.',
+      'XFRM policies of this node are missing or have no effect: its pods are open to other clusters while nft tables are missing, for about a second.',
     todo: 'The message says why. Load the kernel module xfrm_user, or set `spec.failClosed: true` in the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'log of the routeagent'],
   },
   OpenWithoutTables: {
     means:
-      'The site file says `spec.failClosed: false`, so the pods of this node are open to other clusters while another program has removed the nft tables.',
-    todo: 'Nothing if that is meant. Else remove `spec.failClosed` from the site file, or set it to true.',
+      'By `spec.failClosed: false` in the site file, the pods of this node are open to other clusters while nft tables are missing.',
+    todo: 'Nothing, if intended. Otherwise remove `spec.failClosed` from the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'output of the command'],
   },
   'in-not-ours': {
@@ -194,7 +194,7 @@ export const KERNEL_REASONS = {
   },
   client_places: {
     means: 'One client has its share of pending upstream queries; the answer is SERVFAIL.',
-    todo: 'Find out what it asks for: mostly a zone whose name servers do not answer.',
+    todo: 'Mostly the name servers of a zone do not answer: find out which.',
     shows: FORWARDED,
   },
   client_rate: {

@@ -63,43 +63,39 @@ export const LANE_REASONS = {
     shows: ['condition Connected of Cluster', 'condition Ready of Gateway', 'status of Gateway'],
   },
   NatMappingKept: {
-    means:
-      'Two relays see a gateway at one address and port: its NAT maps it alike for all destinations, if there is one.',
+    means: 'Two relays see a gateway at one address and port: its NAT, if any, keeps ports.',
     todo: 'Nothing.',
     shows: ['condition NatMappingKept of Gateway'],
   },
   NatMappingVaries: {
-    means: 'The NAT in front of a gateway gives it another port for each destination (symmetric NAT).',
+    means: 'A gateway is behind a symmetric NAT: another port for each destination.',
     todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
     shows: ['condition NatMappingKept of Gateway'],
   },
   BehindNat: {
-    means:
-      'Others see a gateway at an address that it does not have. The message says what is known: how the NAT maps ports, who else is behind it, and for how long it keeps a mapping without packets.',
+    means: 'Others see a gateway at an address that it does not have. The message says what is known of the NAT.',
     todo: 'Nothing, if its links are up.',
     shows: ['condition BehindNat of Gateway'],
   },
   BehindSymmetricNat: {
-    means: 'The NAT in front of a gateway gives it another port for each destination (symmetric NAT).',
+    means: 'A gateway is behind a symmetric NAT: another port for each destination.',
     todo: 'Nothing, if relays suffice. Otherwise set the NAT to keep ports, or forward the UDP ports of the gateway.',
     shows: ['condition BehindNat of Gateway'],
   },
   BehindCarrierNat: {
     means:
-      'An address of 100.64.0.0/10 is between a gateway and the others, as with the NAT of a carrier (CGNAT). Ports that its own router opens lead nowhere.',
-    todo: 'Nothing, if relays or punched paths suffice. Otherwise ask the carrier for a public address.',
+      'A gateway is behind the NAT of a carrier (CGNAT): an address of 100.64.0.0/10 is on the way. Ports that its own router opens lead nowhere.',
+    todo: 'Nothing, if relays suffice. Otherwise ask the carrier for a public address.',
     shows: ['condition BehindNat of Gateway'],
   },
   NatForgetsSoon: {
-    means:
-      'The NAT in front of a gateway forgets a UDP mapping after less than 10 s without packets, so the gateway sends keepalives every 5 s.',
+    means: 'The NAT in front of a gateway forgets UDP mappings within 10 s, so the gateway sends keepalives every 5 s.',
     todo: 'Set a longer UDP timeout at the NAT: 120 s or more (RFC 4787).',
     shows: ['condition BehindNat of Gateway'],
   },
   UdpBlocked: {
-    means:
-      'Links of a gateway are up over port 443, and none is up by UDP, although some far ends can be called from outside.',
-    todo: 'Let UDP out of this network to the ports of the other gateways, if faster links are wanted.',
+    means: 'Links of a gateway are up over port 443 only, although some far ends can be called from outside.',
+    todo: 'For faster links, let UDP out to the ports of the other gateways.',
     shows: ['condition BehindNat of Gateway'],
   },
   PortMapped: {
@@ -108,17 +104,17 @@ export const LANE_REASONS = {
     shows: ['condition PortMapped of Gateway'],
   },
   PortMappingRefused: {
-    means: 'The router in front of a gateway that cannot be called refuses to map a port (PCP, NAT-PMP).',
+    means: 'The router refuses to map a port to a gateway that cannot be called (PCP, NAT-PMP).',
     todo: 'Nothing, if relays suffice. Otherwise allow it at the router, or forward the UDP ports of the gateway.',
     shows: ['condition PortMapped of Gateway'],
   },
   PortMappingNotBelieved: {
-    means: 'The router in front of a gateway maps a port at another address than that which the broker sees.',
+    means: 'The router in front of a gateway maps a port at another address than the broker sees.',
     todo: 'Nothing, if relays suffice. Mostly the router is behind another NAT: forward the UDP ports there.',
     shows: ['condition PortMapped of Gateway'],
   },
   RouterMapsNoPorts: {
-    means: 'The router in front of a gateway that cannot be called answers neither PCP nor NAT-PMP.',
+    means: 'The router of a gateway that cannot be called answers neither PCP nor NAT-PMP.',
     todo: 'Nothing, if relays suffice. Otherwise switch it on at the router, or forward the UDP ports of the gateway.',
     shows: ['condition PortMapped of Gateway'],
   },
@@ -128,23 +124,23 @@ export const LANE_REASONS = {
     shows: ['status of Gateway'],
   },
   RelayedByTopology: {
-    means: 'A link is relayed because the topology lets two clusters link through the relays of other members alone.',
+    means: 'The topology lets two clusters link through relays of other members only.',
     todo: 'Nothing. To link them directly, change the topology.',
     shows: ['status of Gateway'],
   },
   TransitRelayMissing: {
-    means: 'The topology lets a link use the relays of some members alone, and none of these has both of its ends.',
-    todo: 'See which gateways of these members relay, and whether both clusters link with them: sealane topology plan.',
+    means: 'The topology lets only relays of some members carry a link, and none of these has both of its ends.',
+    todo: '`sealane topology plan` shows which of these members have no relay, or do not link with both.',
     shows: ['status of Gateway'],
   },
   PunchUnanswered: {
-    means: 'A link stays relayed: probes between the places of the two ends outside of their NATs get no answer.',
+    means: 'A link stays relayed: probes between the outside addresses of its ends get no answer.',
     todo: 'Nothing: it is tried again. To do without the relay, forward the UDP ports of one gateway.',
     shows: ['status of Gateway'],
   },
   UdpUnanswered: {
     means: 'A link stays on port 443: probes by UDP between the two ends get no answer.',
-    todo: 'Nothing, if the throughput suffices: it is tried again. Otherwise let the UDP ports of the gateways pass.',
+    todo: 'Nothing: it is tried again. For more throughput, let the UDP ports of the gateways pass.',
     shows: ['status of Gateway'],
   },
   PublicNameResolved: {
@@ -174,12 +170,12 @@ export const LANE_REASONS = {
   },
   RelayUnreachable: {
     means: 'A relay on port 443 cannot be reached, or is not the one that its address states.',
-    todo: 'Check `--relay` of the broker with its pin, the firewall, and `HTTPS_PROXY` of the gateway. NTLM is not supported.',
+    todo: 'Check its address and pin (`sealane broker relay list`), the firewall, and `HTTPS_PROXY` of the gateway.',
     shows: ['status of Gateway', 'log of the gateway'],
   },
   RelayWrongClock: {
     means: 'The clocks of this cluster and of a relay on port 443 differ by more than five minutes.',
-    todo: 'Set the clock of the gateway, of the agent, or of the relay.',
+    todo: 'Set the wrong clock: gateway, agent or relay.',
     shows: ['status of Gateway', 'log of the gateway'],
   },
   PublicPortsOverlap: {
@@ -224,7 +220,7 @@ export const LANE_REASONS = {
   },
   GatewayDraining: {
     means: 'The gateway is draining: traffic moves to other gateways.',
-    todo: 'Nothing. The condition `Drained` says when no traffic is left.',
+    todo: 'Nothing.',
     shows: ['event on Gateway'],
   },
   GatewayUndrained: {
@@ -354,7 +350,7 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHolderSilent: {
-    means: 'A gateway does not renew its lease on a lane, but its machine answers: no other node takes the lane.',
+    means: 'A gateway does not renew its lease, but its machine answers: no other node takes the lane.',
     todo: 'Check that gateway. A cordon, or the label `sealane.io/drain`, moves the lane.',
     todoAtSite:
       'Check `sealane up` on that node. To move the lane to another node: `sealane gateway drain NODE --site site.yaml`.',
@@ -412,7 +408,7 @@ export const LANE_REASONS = {
   },
   ClusterDnsReverted: {
     means: "Another client keeps removing Sealane's block from the settings of the cluster's DNS.",
-    todo: 'Put it where that client has its settings from (docs/operations.md, "Cluster DNS").',
+    todo: 'Add it where that client has its settings from (docs/operations.md, "Cluster DNS").',
     shows: ['condition ClusterDNS of Cluster', 'log of the agent'],
   },
   ClusterDnsNotMended: {
@@ -422,7 +418,7 @@ export const LANE_REASONS = {
   },
   ClusterDnsMended: {
     means: "Sealane's block was removed from the cluster's DNS, and the agent put it back.",
-    todo: 'Nothing. To remove it for good, remove annotation sealane.io/cluster-dns of Membership self first.',
+    todo: 'Nothing.',
     shows: ['event on Cluster', 'log of the agent'],
   },
   DnsCacheOutOfReach: {
@@ -466,8 +462,8 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'log of the gateway'],
   },
   LeaseNotRenewed: {
-    means: 'A gateway could not renew its lease on a lane, or an agent its leadership.',
-    todo: 'Check that the API server answers and lets the service account update Leases; at a site, that the state directory is writable.',
+    means: 'A gateway could not renew its lease, or an agent its leadership.',
+    todo: 'Check the API server and the right to update Leases; at a site, that the state directory is writable.',
     shows: ['log of the gateway', 'log of the agent'],
   },
   ProbeSocketFailed: {
@@ -476,7 +472,7 @@ export const LANE_REASONS = {
     shows: ['log of the gateway'],
   },
   ContactUnknown: {
-    means: 'The agent could not read the last contact of clusters in time, and treats none as lost.',
+    means: 'The agent could not read in time when clusters were last in contact: none counts as lost.',
     todo: 'If it lasts, find out why the API server does not answer.',
     shows: ['log of the agent'],
   },

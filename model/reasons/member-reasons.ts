@@ -75,14 +75,13 @@ export const MEMBER_REASONS = {
   },
   RangesAwaitApproval: {
     status: 'FailedPrecondition',
-    means:
-      'An operator of the broker has not decided on new ranges or labels of the cluster. The accepted ones stay in force.',
+    means: 'New ranges or labels of the cluster wait for an operator of the broker; the accepted ones stay.',
     todo: 'Run `sealane cluster waiting` on the broker, then `sealane cluster accept` or `refuse`.',
     shows: [...BROKER, 'output of the command'],
   },
   RangesRefusedByOperator: {
     status: 'PermissionDenied',
-    means: 'An operator of the broker refused new ranges or labels of the cluster. The accepted ones stay in force.',
+    means: 'An operator of the broker refused new ranges or labels of the cluster; the accepted ones stay.',
     todo: 'Restore the earlier ones, or ask why.',
     shows: [...BROKER, 'output of the command'],
   },
@@ -94,7 +93,7 @@ export const MEMBER_REASONS = {
   },
   RangesAccepted: {
     status: 'FailedPrecondition',
-    means: 'An operator accepted ranges of the member, and the broker restarts the stream to compare records.',
+    means: 'An operator accepted ranges of the member: the stream starts again.',
     todo: 'Nothing.',
     shows: BROKER,
   },
@@ -113,7 +112,7 @@ export const MEMBER_REASONS = {
   WaitingUnknown: {
     status: 'FailedPrecondition',
     means: 'No cluster waits for approval with this id, or with this token and key.',
-    todo: 'See `sealane cluster waiting` and `sealane cluster list`: it may have joined or withdrawn.',
+    todo: 'It may have joined (`sealane cluster list`) or withdrawn (`sealane cluster waiting`).',
     shows: ADMIN,
   },
   WaitingAmbiguous: {
@@ -190,7 +189,7 @@ export const MEMBER_REASONS = {
   },
   RangeNearlyFull: {
     means: 'At least 80 percent of the members, tokens or clusterset IPs are used.',
-    todo: 'The log line has the remedy. For members, raise --max-members on each replica.',
+    todo: 'The log line has the remedy.',
     shows: BROKER,
   },
   GlobalRangeExhausted: {
@@ -293,7 +292,7 @@ export const MEMBER_REASONS = {
   CertificateForeign: {
     status: 'PermissionDenied',
     means: 'The certificate belongs to an earlier membership: a site has joined with this id since.',
-    todo: 'Decide which site keeps the id. The other joins with another one.',
+    todo: 'Decide which site keeps the id; the other joins with another.',
     shows: BROKER,
   },
   StreamReplaced: {
@@ -310,7 +309,7 @@ export const MEMBER_REASONS = {
   },
   AddressesCarriedAgain: {
     status: 'FailedPrecondition',
-    means: 'The broker carries addresses of the member again, and restarts the stream to compare records.',
+    means: 'The broker carries addresses of the member again: the stream starts again.',
     todo: 'Nothing.',
     shows: BROKER,
   },
@@ -329,7 +328,7 @@ export const MEMBER_REASONS = {
   RefusedByBroker: {
     status: 'FailedPrecondition',
     means: 'The broker refuses something for a reason that this release does not know.',
-    todo: 'Read the message. Upgrade the older of the two.',
+    todo: 'Upgrade the older of the two.',
     shows: ['log of the agent', 'output of the command'],
   },
   RestoreSettling: {
@@ -374,7 +373,7 @@ export const MEMBER_REASONS = {
     shows: ['condition Accepted of Topology'],
   },
   TopologyInvalid: {
-    means: 'A field of the topology is wrong, or of a later release. The topology that counted before stays.',
+    means: 'A field of the topology is wrong, or of a later release; the last topology stays.',
     todo: 'Correct the field that the message names.',
     shows: TOPOLOGY,
   },
@@ -384,19 +383,19 @@ export const MEMBER_REASONS = {
     shows: TOPOLOGY,
   },
   TopologyApplied: {
-    means: 'The topology of the object counts. The message has the number of the change at the broker.',
+    means: 'The topology of the object counts.',
     todo: 'Nothing.',
     shows: ['condition Applied of Topology'],
   },
   TopologyNotFollowed: {
     status: 'FailedPrecondition',
-    means: 'The replica of the broker that started last follows no object. The topology that counted before stays.',
+    means: 'The replica of the broker that started last follows no object; the last topology stays.',
     todo: 'Start all replicas with `--topology-from object`.',
     shows: ['condition Applied of Topology'],
   },
   TopologyObjectDeleted: {
     means: 'The object that set the topology was deleted. The topology stays, and commands set it again.',
-    todo: 'Nothing, or apply the object again. `sealane topology set full` lets all clusters link.',
+    todo: 'Nothing, or apply the object again.',
     shows: ['log of the broker'],
   },
   TokenLabelsNotSupported: {
@@ -406,8 +405,8 @@ export const MEMBER_REASONS = {
     shows: ADMIN,
   },
   NotJoined: {
-    means: 'The cluster could not join.',
-    todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',
+    means: 'The cluster could not join; the agent retries.',
+    todo: 'Check the address of the broker and the network.',
     shows: AGENT,
   },
   LeaveNotReported: {
@@ -417,7 +416,7 @@ export const MEMBER_REASONS = {
   },
   CertificateNotRenewed: {
     means: 'The agent could not renew the certificate of the cluster.',
-    todo: 'Check that the agent reaches the broker. It retries, also after the certificate has expired.',
+    todo: 'Check that the agent reaches the broker.',
     shows: AGENT,
   },
   TokenNotRemoved: {
@@ -427,7 +426,7 @@ export const MEMBER_REASONS = {
   },
   MembershipRestored: {
     means: 'The Membership or the identity of the cluster was removed, and the agent wrote it again.',
-    todo: 'Find out who removed it. Only `sealane leave` ends a membership.',
+    todo: 'Find out who removed it: only `sealane leave` ends a membership.',
     shows: AGENT,
   },
 } as const satisfies ReasonTable

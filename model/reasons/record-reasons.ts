@@ -19,12 +19,12 @@ export const RECORD_REASONS = {
   },
   NotOffered: {
     means: 'The broker sent a service that its cluster does not offer to this one. It is not imported.',
-    todo: 'If the broker is of an earlier release, upgrade it. Otherwise it is compromised.',
+    todo: 'Upgrade a broker of an earlier release. Any other is compromised.',
     shows: ['log of the agent'],
   },
   OffersReviewed: {
     status: 'FailedPrecondition',
-    means: 'Broker replicas of an earlier release came or went, and the broker restarts the stream to compare records.',
+    means: 'Broker replicas of an earlier release came or went: the stream starts again.',
     todo: 'Nothing.',
     shows: BROKER,
   },
@@ -96,7 +96,7 @@ export const RECORD_REASONS = {
   },
   RecordLimit: {
     status: 'ResourceExhausted',
-    means: 'The cluster publishes too many Endpoints or records. Earlier releases also use this code for bytes.',
+    means: 'The cluster publishes too many Endpoints or records.',
     todo: 'Withdraw exports, and remove Endpoints of gateways that are gone.',
     shows: BROKER,
   },
@@ -138,12 +138,12 @@ export const RECORD_REASONS = {
   ClusterSetIPsExhausted: {
     status: 'ResourceExhausted',
     means: 'No clusterset IP is free.',
-    todo: 'Withdraw exports, or make services headless. Only the first start of a broker sets the range (--clusterset-ip-range).',
+    todo: 'Withdraw exports, or make services headless: the range is fixed.',
     shows: BROKER,
   },
   OverlapsOwnRange: {
     means: 'Another cluster claims addresses of this cluster.',
-    todo: 'Join the cluster that joined later again: the broker then gives it global addresses.',
+    todo: 'Join the later cluster again: the broker then gives it global addresses.',
     shows: IMPORTER,
   },
   OverlapsOtherCluster: {

@@ -21,8 +21,7 @@ export const SERVICE_REASONS = {
     shows: ['condition Valid of ServiceExport'],
   },
   ExportedBefore: {
-    means:
-      'The namespace is guarded, and no list of this cluster names it. The export stays, because an earlier release exported it.',
+    means: 'The namespace is guarded and not allowed here. The export stays, because an earlier release exported it.',
     todo: 'Name the namespace in `allowedNamespaces` of the site file, or remove the ServiceExport.',
     shows: ['condition Valid of ServiceExport'],
   },
@@ -54,14 +53,12 @@ export const SERVICE_REASONS = {
     shows: DERIVED,
   },
   DerivedServiceWithoutWeights: {
-    means:
-      'A traffic policy gives clusters shares that a derived Service cannot have: each ready endpoint gets the same.',
+    means: 'A derived Service cannot have the shares of a traffic policy: each ready endpoint gets the same.',
     todo: 'Call the name in clusterset.local where the shares matter.',
     shows: DERIVED,
   },
   DerivedServiceNameTaken: {
-    means:
-      'A Service that Sealane did not create, that a user took over, or that an older import has asked for, has the name.',
+    means: "The name belongs to a Service that is not Sealane's, or that an older import asked for.",
     todo: 'Ask for another name, or remove that Service.',
     shows: DERIVED,
   },
@@ -97,7 +94,7 @@ export const SERVICE_REASONS = {
   },
   PolicyVersionNotKept: {
     means:
-      'The CRD of a policy is of an earlier release and does not keep `status.inForce`. If the policy becomes invalid, parts that start then do not know what it said before: access policies close, traffic policies do not count.',
+      'The CRD is of an earlier release and drops `status.inForce`: parts that start while the policy is invalid do not know what it said last. Access policies then close, traffic policies do not count.',
     todo: 'Apply the CRDs of this release.',
     shows: [
       ...POLICY,

@@ -42,7 +42,7 @@ export const TRAFFIC_REASONS = {
     shows: POLICY,
   },
   TrafficWeightsZero: {
-    means: 'All weights in a tier are 0, so it gets nothing new while another cluster is ready.',
+    means: 'All weights in a tier are 0: it gets nothing new while another cluster is ready.',
     todo: 'If not intended, give one cluster a weight above 0.',
     shows: POLICY,
   },
@@ -52,7 +52,7 @@ export const TRAFFIC_REASONS = {
     shows: OF_NAMESPACE,
   },
   TrafficHeadlessIgnored: {
-    means: 'The traffic policy names a headless service, and does not say that DNS answers follow it.',
+    means: 'The traffic policy names a headless service, but DNS answers do not follow it.',
     todo: 'Set `spec.headless` to `follow`, or remove the service from the policy.',
     shows: OF_NAMESPACE,
   },
@@ -132,14 +132,12 @@ export const TRAFFIC_REASONS = {
     shows: SHARE,
   },
   EndpointRefuses: {
-    means:
-      'An endpoint refuses connections: by `passiveHealth` of the traffic policy, it gets no new ones for a while.',
+    means: 'An endpoint refuses connections: by `passiveHealth` it gets no new ones for a while.',
     todo: 'Look at the pod or server at the address that the line names.',
     shows: LEFT_OUT,
   },
   EndpointDoesNotAnswer: {
-    means:
-      'An endpoint does not answer: by `passiveHealth` of the traffic policy, it gets no new connections for a while.',
+    means: 'An endpoint does not answer: by `passiveHealth` it gets no new connections for a while.',
     todo: 'Look at the node of the endpoint, then at network policies and firewalls on the way.',
     shows: LEFT_OUT,
   },
@@ -155,7 +153,7 @@ export const TRAFFIC_REASONS = {
   },
   CallTimedOut: {
     means: 'Neither end closed or reset the connection: mostly, data of it had no acknowledgement for five minutes.',
-    todo: 'Look whether the node or the link of the server went away. Idle connections count only where `nf_conntrack_tcp_timeout_established` is below six hours.',
+    todo: 'Look whether the node or the link of the server went away. Idle ones count only where `nf_conntrack_tcp_timeout_established` is below six hours.',
     shows: CALLS,
   },
   CallWithoutEndpoint: {

@@ -1,7 +1,7 @@
 /** The second half of docs/troubleshooting.md: every reason code, from the failure table and the table of reasons. */
 import type { ReasonRow } from '../../model/reasons/reason-row.ts'
 import { REASON_PARTS } from '../../model/reasons/reasons.ts'
-import { ALL_FAILURES, FAILURES, type SeenBy } from './failures.ts'
+import { ALL_FAILURES, FAILURES } from './failures.ts'
 import { paragraph } from './wrap-text.ts'
 
 /** What is before it in the document is written by hand. */
@@ -31,7 +31,7 @@ export function troubleshootingDocument(present: string): string {
     const left = Object.entries<ReasonRow>(rows).filter(([code]) => !symptoms.has(code))
     return left.length === 0 ? [] : [section(title, left.toSorted(byCode))]
   })
-  const blocks = ['## What the commands name', INTRODUCTION, paragraph(onlyDiagnose()), ...bySymptom]
+  const blocks = ['## What the commands name', INTRODUCTION, ONLY_DIAGNOSE, ...bySymptom]
   return `${head}${CODES_FROM}\n\n${[...blocks, '## Other codes', OTHERS, ...others].join('\n\n')}\n`
 }
 
@@ -41,17 +41,12 @@ const INTRODUCTION = [
   'from release to release; texts may change. The second paragraph says what to do; a code without it needs no action.',
 ].join('\n')
 
-const OTHERS = 'Conditions, events, metrics, logs and refusals have these codes, too.'
+const ONLY_DIAGNOSE = [
+  'Only `sealane diagnose` finds some codes. Of a site, run it as root on the machine; of several members',
+  '(`--all-contexts`, or several of `--site` or `--bundle`), it compares both ends of each link.',
+].join('\n')
 
-/** Which codes need `sealane diagnose`, and what of. */
-function onlyDiagnose(): string {
-  const codes = (by: SeenBy): string => names(ALL_FAILURES.filter((row) => row.by === by).map(({ code }) => code))
-  return (
-    'Only `sealane diagnose` finds some codes. Of a site, run it as root on the machine; of a cluster, from anywhere: ' +
-    `${codes('machine')}. With several members (\`--all-contexts\`, or several of \`--site\` or \`--bundle\`): ` +
-    `${codes('ends')}.`
-  )
-}
+const OTHERS = 'Conditions, events, metrics, logs and refusals have these codes, too.'
 
 function codeText([code, row]: Entry, symptoms: ReadonlyMap<string, string>, firstWith: Map<string, string>): string {
   const { means, todo, standard } = row
@@ -66,10 +61,6 @@ function codeText([code, row]: Entry, symptoms: ReadonlyMap<string, string>, fir
   ]
   const paragraphs = [meaning.join(' '), ...(todo === NOTHING ? [] : [advice])]
   return [`#### \`${code}\``, ...paragraphs.map(paragraph)].join('\n\n')
-}
-
-function names(codes: readonly string[]): string {
-  return codes.map((code) => `\`${code}\``).join(', ')
 }
 
 function byCode([a]: Entry, [b]: Entry): number {

@@ -562,11 +562,11 @@ t.test('conditions that nobody knows are left alone', async (t) => {
   }
   t.not(part, '')
   const known = { ...ready, type: 'sealane.io/Imported', reason: 'Imported' } as const
-  const told = 'sealane.io/Imported:NotTold'
+  const reported = 'sealane.io/Imported:NotTold'
   type Row = readonly [say: string, ...Parameters<typeof imported>, want: string]
   const rows: readonly Row[] = [
     ['all is stored', [{ t: 'stored' }, { t: 'stored' }], [], true, ''],
-    ['a part is over quota', [{ t: 'stored' }, refused('QuotaRecords')], [], true, told],
+    ['a part is over quota', [{ t: 'stored' }, refused('QuotaRecords')], [], true, reported],
     ['all is over quota', [refused('QuotaRecords'), refused('QuotaRecords')], [], true, ''],
     [
       'a change is over quota: the broker keeps what was',
@@ -576,7 +576,7 @@ t.test('conditions that nobody knows are left alone', async (t) => {
       '',
     ],
     ['a change is refused', [refused('InvalidValue'), { t: 'stored' }], [known], true, 'sealane.io/Imported:Pending'],
-    ['it was stored and has changed', [{ t: 'pending' }, { t: 'stored' }], [ready], true, told],
+    ['it was stored and has changed', [{ t: 'pending' }, { t: 'stored' }], [ready], true, reported],
     ['the same, and members have reported', [{ t: 'pending' }, { t: 'stored' }], [ready, known], true, ''],
     ['a new one', [{ t: 'pending' }, { t: 'pending' }], [], true, ''],
     ['a restart without the broker', [{ t: 'pending' }, { t: 'pending' }], [ready], false, ''],
