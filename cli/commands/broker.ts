@@ -369,7 +369,19 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         for (const one of addresses) context.output.remark(`relay on this port: --relay ${one}\n`)
       }
       await serveBrokerProcess(
-        { ...rest, ...admin, relays: relay, relayHere, onRelayHere, approve, advertise, ...more, ...audited, ...keys, store },
+        {
+          ...rest,
+          ...admin,
+          relays: relay,
+          relayHere,
+          onRelayHere,
+          approve,
+          advertise,
+          ...more,
+          ...audited,
+          ...keys,
+          store,
+        },
         signal,
       )
     })

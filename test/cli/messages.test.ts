@@ -12,7 +12,8 @@ const COMMANDS =
   'broker, relay, token, cluster, join, leave, uninstall, gateway, site, up, export, unexport, service, status, console, diagnose, explain, verify, benchmark, gather, members, show, access, topology, top, flows, version'
 const COMPONENTS = 'agent, gateway, routeagent, dns, hub'
 const HOST_PORT = 'host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443'
-const BROKER_COMMANDS = 'serve, deploy, backup, restore, status, gateways, services, verify, migrate, ca, clusterset, relay'
+const BROKER_COMMANDS =
+  'serve, deploy, backup, restore, status, gateways, services, verify, migrate, ca, clusterset, relay'
 const SITE_COMMANDS = 'init, check, install, uninstall, restart, invite, revoke, promote'
 const LABEL = 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'
 

@@ -1,5 +1,11 @@
 /** Reads the settings of an installed broker, whatever tool installed it. They stay until an option changes them. */
-import { ETCD_LOGIN_VOLUME, EVERYWHERE, EXTERNAL_TRAFFIC_POLICY, TOPOLOGY_FROM, planBroker } from '../../../install/install.ts'
+import {
+  ETCD_LOGIN_VOLUME,
+  EVERYWHERE,
+  EXTERNAL_TRAFFIC_POLICY,
+  TOPOLOGY_FROM,
+  planBroker,
+} from '../../../install/install.ts'
 import {
   BROKER_CLAIM,
   DEFAULT_VALUES,
