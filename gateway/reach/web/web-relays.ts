@@ -203,8 +203,10 @@ class WebRelay {
   }
 
   /** Whether it is the relay of this address too, and as far as is known can be reached as its own address states. */
-  serves({ url }: RelayAddress): boolean {
-    return url === this.#address.url && this.#trouble === ''
+  serves({ url, pin }: RelayAddress): boolean {
+    // A pin is that of one key, and so of one relay, whatever the host.
+    const isSame = url === this.#address.url || (pin !== undefined && pin === this.#address.pin)
+    return isSame && this.#trouble === ''
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {

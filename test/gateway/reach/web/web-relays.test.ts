@@ -249,8 +249,17 @@ t.test('two addresses of one relay, of which one or both are right', async (t) =
   const far = await connected(paris, at)
   far.connection.want([own.name])
   t.teardown(() => far.connection.close())
-  const cases = { both: at.pin.toUpperCase(), 'the second': 'ab'.repeat(32) }
-  for (const [right, pin] of Object.entries(cases)) {
+  const named = new URL(at.url)
+  named.hostname = 'localhost'
+  // The same relay by another name, which is what two advertised addresses of a broker are.
+  const [direct, byName] = [at.url.href, named.href]
+  const rows: readonly (readonly [right: string, pin: string, other: string])[] = [
+    ['both', at.pin.toUpperCase(), direct],
+    ['the second', 'ab'.repeat(32), direct],
+    ['both hosts', at.pin, byName],
+    ['the second host', 'ab'.repeat(32), byName],
+  ]
+  for (const [right, pin, other] of rows) {
     const logger = new CapturingLogger()
     const web = new WebRelays({
       ...{ clock: realClock, logger, proxies: () => undefined, onDropped: () => undefined },
@@ -262,7 +271,7 @@ t.test('two addresses of one relay, of which one or both are right', async (t) =
         links: [{ key: 'paris', remoteLane: 0, identity: paris.identity.toString('base64'), state: 'up' }],
         own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
         notice: encodeRelayNotice({
-          addresses: [`${at.url.href}#${pin}`, `${at.url.href}#${at.pin}`],
+          addresses: [`${at.url.href}#${pin}`, `${other}#${at.pin}`],
           ticket: own.ticket.toString('base64'),
         }),
         ports: new Map([[0, cable.address().port]]),
