@@ -179,7 +179,8 @@ export async function checkRights(
       if (answers[n] === true) continue
       const whole = subresource === undefined ? resource : `${resource}/${subresource}`
       const what = `${whole}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
-      missing.set(what, [...(missing.get(what) ?? []), verb])
+      // The same right may be missing in several namespaces.
+      missing.set(what, [...new Set([...(missing.get(what) ?? []), verb])])
     }
   }
   if (missing.size === 0) return
