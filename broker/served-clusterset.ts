@@ -282,7 +282,8 @@ export class ServedClusterset {
       { clock, log },
       { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs, ...keys },
     )
-    await fixSettings(log, config)
+    for (const { address, why } of await fixSettings(log, config))
+      logger.warn('a relay that was added is not stated to members', { reason: 'InvalidValue', address, why })
     if (config.store !== undefined) await rememberStore(stateDir, config.store)
     const mark = new StateMark({ stateDir, log, clock, logger })
     stack.defer(() => mark.close())

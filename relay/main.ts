@@ -54,6 +54,8 @@ const AUTHORITIES_MS = 10_000
 const AGAIN_MS = 500
 /** The others follow one by one: a handshake takes about as long. All come within SPREAD_MS. */
 const BETWEEN_MS = 2
+/** The same on a port of the broker, which hands over no more of them (protocol/transport/connections.ts). */
+const SHARED_BETWEEN_MS = 10
 const SPREAD_MS = 8000
 /** X25519 keys in SubjectPublicKeyInfo (RFC 8410): what precedes the 32 octets. */
 const SPKI = Buffer.from('302a300506032b656e032100', 'hex')
@@ -103,6 +105,7 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
     peers.add(peer)
     return {
       onFrame: (frame) => peer.take(frame),
+      onSign: () => peer.takeSign(),
       onEnd: () => {
         peers.delete(peer)
         peer.ended()
@@ -140,15 +143,15 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
     }
   } finally {
     server.refuse()
-    const again = againTimes(peers.size)
+    const again = againTimes(peers.size, shared === undefined ? BETWEEN_MS : SHARED_BETWEEN_MS)
     await Promise.all([...peers].map((peer, i) => peer.restarting(again[i] ?? AGAIN_MS)))
     await server.close()
   }
 }
 
 /** After how many milliseconds each of so many gateways is to come again after a stop. */
-export function againTimes(count: number): readonly number[] {
-  const betweenMs = Math.min(BETWEEN_MS, SPREAD_MS / Math.max(1, count))
+export function againTimes(count: number, between: number): readonly number[] {
+  const betweenMs = Math.min(between, SPREAD_MS / Math.max(1, count))
   return Array.from({ length: count }, (_, i) => AGAIN_MS + Math.round(i * betweenMs))
 }
 
@@ -210,6 +213,7 @@ class Peer {
       if (frame?.t === 'proof') this.#admit(frame, state)
       else this.refuse('malformed')
     } else if (state.t === 'proven') {
+      this.#charge(state, frame?.t === 'wants' ? frame.ends.length : 0)
       if (frame?.t === 'wants') state.end.want(frame.ends)
       else if (frame?.t === 'datagrams') {
         let over = 0
@@ -222,6 +226,19 @@ class Peer {
         if (over * 2 > frame.datagrams.length) this.#socket.hold(HOLD_MS)
       } else this.refuse('malformed')
     }
+  }
+
+  /** A ping or a pong. */
+  takeSign(): void {
+    if (this.#state.t === 'proven') this.#charge(this.#state, 0)
+    // A gateway sends none before it is let in.
+    else if (this.#state.t === 'unproven') this.refuse('malformed')
+  }
+
+  /** Whatever a frame has in it, its member waits if it sends more of them than it may. */
+  #charge({ end }: Extract<PeerState, { t: 'proven' }>, entries: number): void {
+    const waitMs = end.charge(entries)
+    if (waitMs > 0) this.#socket.hold(Math.max(waitMs, HOLD_MS))
   }
 
   /** Says why, and ends the connection. */

@@ -23,5 +23,6 @@ export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwo
 export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
 export { exitOnceWritten, runProcess } from './run-process.ts'
 export { ProgramError, runProgram } from './run-program.ts'
+export { sourceKey } from './source-key.ts'
 export { probeTcp } from './tcp-probe.ts'
 export { sealaneVersion } from './version.ts'

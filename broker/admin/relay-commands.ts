@@ -1,10 +1,10 @@
 /** The commands of operators on the relays on port 443 that the members of a clusterset get. */
 import { MAX_RELAYS, RELAY_ADDRESS_FORM, readRelayAddress, relayConflict } from '../../model/lanes/lanes.ts'
 import { fitText, printable } from '../../model/model.ts'
-import type { RelayAdded, RelayRemoved, StatedRelay } from '../../protocol/admin/admin.ts'
+import type { RelayAdded, RelayFlag, RelayRemoved, StatedRelay } from '../../protocol/admin/admin.ts'
 import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
-import { SETTINGS_KEY, type SettingsRow, statedRelays } from '../store/store.ts'
+import { SETTINGS_KEY, type SettingsRow, relayFlag, shadowedRelays, statedRelays } from '../store/store.ts'
 import { type CommandInit, settingsOf } from './command-state.ts'
 
 export class RelayCommands {
@@ -14,12 +14,15 @@ export class RelayCommands {
     this.#init = init
   }
 
-  /** In the order in which members get them. */
+  /** In the order in which members get them, and then those that they do not get. */
   async list(): Promise<readonly StatedRelay[]> {
     const { state } = this.#init
     await state.log.refresh()
     const settings = settingsOf(state)
-    return (statedRelays(settings) ?? []).map((address) => statedRelay(settings, address))
+    return [
+      ...(statedRelays(settings) ?? []).map((address) => statedRelay(settings, address)),
+      ...shadowedRelays(settings).map(({ address, why }) => ({ ...statedRelay(settings, address), notStated: why })),
+    ]
   }
 
   /** Throws RefusedError (InvalidValue), which names the field, and another relay of this name with its address. */
@@ -49,27 +52,28 @@ export class RelayCommands {
   async remove({ relay: text }: { readonly relay: string }): Promise<RelayRemoved> {
     const { state, clock, who } = this.#init
     const name = nameOf(text)
-    const { changed, stays } = await auditedCommand(
+    const { changed, flag } = await auditedCommand(
       { log: state.log, clock, who },
       { act: 'relay.remove', subject: name },
-      (tx) => {
+      (tx): { readonly changed: boolean; readonly flag?: RelayFlag } => {
         const settings = tx.get('settings', SETTINGS_KEY) ?? settingsOf(state)
         const { relays = [], addedRelays = [] } = settings
         const isIt = (address: string): boolean => (isAddress(text) ? address === text : hostOf(address) === name)
         const left = addedRelays.filter(({ address }) => !isIt(address))
         const flagged = relays.find(isIt)
         if (left.length === addedRelays.length) {
-          if (flagged === undefined) return { changed: false, stays: false }
+          if (flagged === undefined) return { changed: false }
           const mend = 'start the broker without this flag'
-          throw invalid('relay', `relay ${name}: a flag of the broker states it (--relay ${flagged}): ${mend}`)
+          const said = settings.relaysHere === true ? relayFlag(settings) : `--relay ${flagged}`
+          throw invalid('relay', `relay ${name}: a flag of the broker states it (${said}): ${mend}`)
         }
         // An empty list is kept: without a word on relays, a member keeps those that it has heard of.
         tx.put('settings', SETTINGS_KEY, { ...settings, addedRelays: left })
-        return { changed: true, stays: flagged !== undefined }
+        return { changed: true, ...(flagged === undefined ? {} : { flag: relayFlag(settings) }) }
       },
       (done) => ({ details: { repeated: !done.changed } }),
     )
-    return { name, changed, stays }
+    return { name, changed, stays: flag !== undefined, ...(flag === undefined ? {} : { flag }) }
   }
 }
 
@@ -86,12 +90,14 @@ function checkAddition(text: string, flagged: readonly string[], added: Settings
     throw invalid('address', `address ${shown(text)}: expected at most ${MAX_RELAYS} relays: remove one first`)
 }
 
-function statedRelay({ relays = [], addedRelays = [] }: SettingsRow, address: string): StatedRelay {
+function statedRelay(settings: SettingsRow, address: string): StatedRelay {
+  const { relays = [], addedRelays = [] } = settings
   const addedAtMs = addedRelays.find((one) => one.address === address)?.addedAtMs
   return {
     name: hostOf(address) ?? address,
     address,
     isFlagged: relays.includes(address),
+    ...(relays.includes(address) ? { flag: relayFlag(settings) } : {}),
     ...(addedAtMs === undefined ? {} : { addedAtMs }),
   }
 }

@@ -58,6 +58,8 @@ export interface BrokerConfig {
   readonly defaultAccess?: AccessDefault
   /** Addresses of relays on port 443, which all members get (model/lanes/relay-address.ts). Default: none. */
   readonly relays?: readonly string[]
+  /** `relays` are the addresses of the relay that this broker serves on its own port. Default: they are not. */
+  readonly relaysHere?: boolean
   /** An object in the broker's cluster may set the topology (BrokerDeps.followTopology). Default: commands alone do. */
   readonly followsTopology?: boolean
   /** ServerLimits.connectionAgeMs and drainMs, for one of several replicas. Default 0. */

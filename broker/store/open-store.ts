@@ -7,7 +7,7 @@ import type { EtcdStore } from './etcd/etcd-store.ts'
 import type { GroupObserver } from './grouped-log.ts'
 import { type LogView, type RecordLog, type RowPacking, StateError } from './record-log.ts'
 import { MIGRATION_KEY, SETTINGS_KEY, type SettingsRow, timeText } from './rows.ts'
-import { checkFlaggedRelays } from './stated-relays.ts'
+import { type ShadowedRelay, shadowedRelays } from './stated-relays.ts'
 import { openSqliteLog } from './sqlite/sqlite-log.ts'
 import { DATABASE_FILE } from './state-directory.ts'
 
@@ -67,30 +67,32 @@ export const SILENT: Logger = { debug: nothing, info: nothing, warn: nothing, er
 const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const
 
 /**
- * Stores the settings. Advertised addresses and quotas may change. Throws BrokerConfigError if a fixed setting differs.
+ * Stores the settings. Advertised addresses and quotas may change. Returns the relays that were added and that members
+ * do not get now, because of the flags. Throws BrokerConfigError if a fixed setting differs.
  */
-export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<void> {
+export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<readonly ShadowedRelay[]> {
   const { clusterset, globalRange, clustersetIpRange, advertise, limits } = config
   const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise, quota: limits.quota }
-  await log.transact((tx) => {
+  return await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
     // An operator may have changed it since, and a restart must not open what was closed.
     const accessDefault = stored?.accessDefault ?? config.defaultAccess
     // All else stays, also what a later release has written: its replicas may run beside this one.
     // Without a word on relays, a member keeps those that it has heard of. So an empty list is kept once there was one.
     const { relays = [] } = config
-    if (stored !== undefined) checkFlaggedRelays(relays, stored)
     const stating = relays.length === 0 && stored?.relays === undefined ? {} : { relays }
     // Replicas that follow no object end its claim, so that commands set the topology again.
-    const { topologyFrom, ...others }: Partial<SettingsRow> = stored ?? {}
+    const { topologyFrom, relaysHere: _relaysHere, ...others }: Partial<SettingsRow> = stored ?? {}
     const kept: SettingsRow = {
       ...others,
       ...wanted,
       ...stating,
+      ...(config.relaysHere === true && relays.length > 0 ? { relaysHere: true } : {}),
       ...(accessDefault === undefined ? {} : { accessDefault }),
       ...(config.followsTopology === true ? { topologyFrom: topologyFrom ?? {} } : {}),
     }
-    if (JSON.stringify(stored) === JSON.stringify(kept)) return
+    const shadowed = shadowedRelays(kept)
+    if (JSON.stringify(stored) === JSON.stringify(kept)) return shadowed
     for (const field of FIXED) {
       if (stored !== undefined && stored[field] !== wanted[field]) {
         throw new BrokerConfigError(
@@ -101,6 +103,7 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
       }
     }
     tx.put('settings', SETTINGS_KEY, kept)
+    return shadowed
   })
 }
 

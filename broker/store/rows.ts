@@ -262,6 +262,8 @@ export interface SettingsRow {
   readonly accessDefault?: AccessDefault
   /** Relays on port 443, as the most recently started broker is configured. Absent: none were ever set. */
   readonly relays?: readonly string[]
+  /** `relays` is what --relay-here states. Absent: --relay states it. */
+  readonly relaysHere?: true
   /**
    * Relays on port 443 that operators have added, in that order. Absent: none ever. Empty: none any more. A replica of
    * an earlier release keeps them, and states `relays` alone.

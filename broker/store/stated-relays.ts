@@ -1,6 +1,5 @@
 /** The relays on port 443 that a broker states to its members. Pure. */
 import { MAX_RELAYS, mergedRelays, relayConflict } from '../../model/lanes/lanes.ts'
-import { BrokerConfigError } from '../config/config.ts'
 import type { SettingsRow } from './rows.ts'
 
 /** Those of the flags, and those that operators have added. Undefined if there never were any. */
@@ -11,22 +10,31 @@ export function statedRelays(
   return mergedRelays(settings.relays ?? [], addressesOf(settings))
 }
 
+/** A relay that an operator has added, and that members do not get. */
+export interface ShadowedRelay {
+  readonly address: string
+  /** As a sentence goes on: another relay has its name, or there are too many. */
+  readonly why: string
+}
+
 /**
- * Throws BrokerConfigError if a relay of the flags has the name of an added one and another address, or if both
- * together are more than MAX_RELAYS.
+ * Those that were added and do not count, because flags have come since: the flags of a broker that starts are newer
+ * than what was added, so they win, and an operator decides about the rest.
  */
-export function checkFlaggedRelays(flagged: readonly string[], settings: Pick<SettingsRow, 'addedRelays'>): void {
-  const added = addressesOf(settings)
-  const conflict = relayConflict(flagged, added)
-  if (conflict !== undefined) {
-    const mend = '"sealane broker relay remove" removes that one'
-    const expected = `another name than ${conflict.added}, which was added; ${mend}`
-    throw new BrokerConfigError('relay', conflict.flagged, expected)
-  }
-  const all = new Set([...flagged, ...added])
-  if (flagged.length === 0 || all.size <= MAX_RELAYS) return
-  const expected = `at most ${MAX_RELAYS} relays with those that were added: ${added.join(', ')}`
-  throw new BrokerConfigError('relay', flagged.join(' '), expected)
+export function shadowedRelays(settings: Pick<SettingsRow, 'relays' | 'addedRelays'>): readonly ShadowedRelay[] {
+  const stated = statedRelays(settings) ?? []
+  return addressesOf(settings)
+    .filter((address) => !stated.includes(address))
+    .map((address) => {
+      const other = relayConflict(stated, [address])?.flagged
+      const why = other === undefined ? `${MAX_RELAYS} others come first` : `${other} has the same name`
+      return { address, why }
+    })
+}
+
+/** The flag that states the relays of `settings.relays`. */
+export function relayFlag({ relaysHere }: Pick<SettingsRow, 'relaysHere'>): '--relay' | '--relay-here' {
+  return relaysHere === true ? '--relay-here' : '--relay'
 }
 
 function addressesOf({ addedRelays = [] }: Pick<SettingsRow, 'addedRelays'>): readonly string[] {

@@ -101,5 +101,5 @@ export {
   rememberStore,
   writeSafely,
 } from './state-directory.ts'
-export { statedRelays } from './stated-relays.ts'
+export { type ShadowedRelay, relayFlag, shadowedRelays, statedRelays } from './stated-relays.ts'
 export { StoreHealth, StoreProblem } from './store-health.ts'

@@ -79,7 +79,7 @@ import {
   offerSecret,
   rekeyingBroker,
 } from './identity-secret.ts'
-import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns } from './wire-cluster-dns.ts'
+import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns, wiringRights } from './wire-cluster-dns.ts'
 import { agreeOnChanges, answered, chooseId } from './join-questions.ts'
 import { type JoinPlan, type JoinOptions, installedSite, openQuestions, planJoin } from './plan-join.ts'
 import { removeObjects } from './leave/remove-installation.ts'
@@ -195,12 +195,14 @@ export async function joinCluster(
   const checked = [...rights, ...(preferLocal ? preferLocalRights() : [])]
   await checkRights(admin, checked, signal)
   await namespaceStays(admin, init)
-  await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
+  const mended = await mendBrokenLeave(open, { ...init, namespace: init.values.member.namespace })
   const prepared = await prepareJoin(open, init)
   const { plan, discovery, advice: given, live, made } = prepared
   // Only the plan says which optional objects there are, and what goes.
   const exact = [...applyRights([...plan.objects, ...made]), ...removalRights(plan.removed)]
-  await checkRights(admin, rightsBesides(exact, checked), signal)
+  const besides = rightsBesides([...exact, ...(await wiringRights(admin, discovery, init))], checked)
+  const changed = mended === undefined ? undefined : `${mended}, and nothing else was changed`
+  await checkRights(admin, besides, signal, changed)
   const { common } = plan.values
   const { namespace } = init.values.member
   const secret = identitySecret(admin, namespace, signal, common.objects)

@@ -239,7 +239,10 @@ function factsText(facts: SiteFacts): string {
   ])
 }
 
-/** Returns the installed text unchanged if no fact changes, because any change of the text restarts all pods. */
+/**
+ * Returns the installed text unchanged if no fact changes, and dns listens where it has to, because any change of the
+ * text restarts all pods.
+ */
 function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces, activeGateways, overlayPort, exposure } = site
   // Fields with default values are left out, because an image of the previous release rejects fields that it does not
@@ -266,10 +269,13 @@ function siteText(site: SiteFacts, installed: InstalledSite | undefined): string
     })
   }
   const { text, document } = installed
-  if (factsText(installed) === factsText(site)) return text
+  const [now, wanted] = [textsAt(document, 'spec', 'dns', 'listen'), dnsListen(site)]
+  // An earlier build stated the first of two addresses alone. What a user wrote stays.
+  const isToListen = now.join() === ALL_IPV4 && wanted.join() !== ALL_IPV4
+  if (factsText(installed) === factsText(site) && !isToListen) return text
   const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, Record<string, unknown>]
   const { activeGateways: _before, overlay: _overlay, ...rest } = spec
-  const listens = textsAt(spec, 'dns', 'listen').join() === ALL_IPV4 ? { dns: { listen: dnsListen(site) } } : {}
+  const listens = isToListen ? { dns: { ...(at(spec, 'dns') as object | undefined), listen: wanted } } : {}
   return formatYaml({
     ...document,
     metadata: { ...metadata, name },

@@ -30,7 +30,15 @@ import {
 } from '../cluster-dns/cluster-dns.ts'
 import { type ClusterAdmin, listIfAllowed } from '../context/context.ts'
 import type { Discovery } from '../discovery/discovery.ts'
-import { type Missing, TookTooLong, conditionsOf, waitUntil } from '../installation/installation.ts'
+import {
+  type Missing,
+  type Right,
+  TookTooLong,
+  conditionsOf,
+  removalRights,
+  rightTo,
+  waitUntil,
+} from '../installation/installation.ts'
 import { type PlannedChange, plannedChange } from './preview-changes.ts'
 
 export interface WireInit {
@@ -123,16 +131,26 @@ async function removeRoles(
   { signal, say }: Pick<WireInit, 'signal' | 'say'>,
 ): Promise<void> {
   const titles = new Set(kept.map((role) => titleOf(refOf(role))))
-  for (const kind of ['RoleBinding', 'Role']) {
-    const type = { apiVersion: 'rbac.authorization.k8s.io/v1', kind }
-    const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
-    // Without the right to list them in all namespaces, those that are applied again are right anyway.
-    for (const { metadata } of (await listIfAllowed(admin, type.apiVersion, kind, signal, { labelSelector })) ?? []) {
-      const ref = { ...type, namespace: metadata.namespace, name: metadata.name }
-      if (metadata.name !== CLUSTER_DNS_ROLE || titles.has(titleOf(ref))) continue
-      if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}\n`)
-    }
+  for (const role of await agentRoles(admin, signal)) {
+    const ref = refOf(role)
+    if (titles.has(titleOf(ref))) continue
+    if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}\n`)
   }
+}
+
+/** The agent's Roles for the cluster DNS and their bindings, which come first. */
+async function agentRoles(admin: ClusterAdmin, signal: AbortSignal): Promise<readonly ManifestObject[]> {
+  const apiVersion = 'rbac.authorization.k8s.io/v1'
+  const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
+  const roles: ManifestObject[] = []
+  for (const kind of ['RoleBinding', 'Role']) {
+    // Without the right to list them in all namespaces, those that are applied again are right anyway.
+    const all = (await listIfAllowed(admin, apiVersion, kind, signal, { labelSelector })) ?? []
+    const own = all.filter(({ metadata }) => metadata.name === CLUSTER_DNS_ROLE)
+    // Lists leave out apiVersion and kind of their items.
+    roles.push(...own.map((role) => ({ ...role, apiVersion, kind })))
+  }
+  return roles
 }
 
 /** The changes that wireClusterDns() would make now. */
@@ -155,6 +173,48 @@ export async function previewClusterDns(
   )
 }
 
+/**
+ * The rights that wireClusterDns() needs with the cluster as it is now. Without those to give the agent a Role there,
+ * it does without (recordWiring()).
+ */
+export async function wiringRights(
+  admin: ClusterAdmin,
+  discovery: DnsDiscovery,
+  { clock, signal }: Pick<WireInit, 'clock' | 'signal'>,
+): Promise<readonly Right[]> {
+  const [flavour, found] = [flavourOf(discovery), { server: discovery.dns.server }]
+  const present = await readClusterDns(clientOf(admin, clock), flavour, signal, found)
+  const forwardTo = (await serviceAddress(admin, signal)) ?? NO_ADDRESS
+  return changeRights(planClusterDns(flavour, present, { domain: CLUSTERSET_ZONE, forwardTo }))
+}
+
+/** The rights that unwireClusterDns() needs with the cluster as it is now. */
+export async function unwiringRights(
+  admin: ClusterAdmin,
+  discovery: DnsDiscovery,
+  { clock, signal }: Pick<WireInit, 'clock' | 'signal'>,
+): Promise<readonly Right[]> {
+  const flavour = flavourOf(discovery)
+  const found = { server: discovery.dns.server, maps: await recordedMaps(admin, signal) }
+  const present = await readClusterDns(clientOf(admin, clock), flavour, signal, found)
+  const roles = await agentRoles(admin, signal)
+  return [...changeRights(planClusterDnsRemoval(flavour, present)), ...removalRights(roles)]
+}
+
+/** The rights to make the changes of a plan, by ClusterAdmin.replace() and merge(). */
+function changeRights({ changes }: ClusterDnsPlan): readonly Right[] {
+  return changes.flatMap(({ object, before, after, effect }) => {
+    const verb = before === undefined ? 'create' : after === undefined ? 'delete' : 'update'
+    return [rightTo(verb, object), ...(effect.how === 'restart' ? [rightTo('patch', effect.workload)] : [])]
+  })
+}
+
+/** What a join wired, as the Membership states it. */
+async function recordedMaps(admin: ClusterAdmin, signal: AbortSignal): Promise<readonly ObjectRef[]> {
+  const { maps } = readWiredDns((await admin.get(MEMBERSHIP, signal))?.metadata.annotations) ?? { maps: [] }
+  return maps.map(({ namespace, name }) => ({ apiVersion: 'v1', kind: 'ConfigMap', namespace, name }))
+}
+
 async function serviceAddress(admin: ClusterAdmin, signal: AbortSignal): Promise<string | undefined> {
   return ((await admin.get(SERVICE, signal))?.['spec'] as { clusterIP?: string } | undefined)?.clusterIP
 }
@@ -170,8 +230,7 @@ export async function unwireClusterDns(
 ): Promise<ClusterDnsOutcome> {
   const flavour = flavourOf(discovery)
   // What was wired is undone also where the server has moved since, or has gone.
-  const { maps } = readWiredDns((await admin.get(MEMBERSHIP, init.signal))?.metadata.annotations) ?? { maps: [] }
-  const wired = maps.map(({ namespace, name }) => ({ apiVersion: 'v1', kind: 'ConfigMap', namespace, name }))
+  const wired = await recordedMaps(admin, init.signal)
   if (!init.dryRun) await removeRoles(admin, [], init)
   const found = { server: discovery.dns.server, maps: wired }
   const { left } = await carryOut(admin, { flavour, found }, (present) => planClusterDnsRemoval(flavour, present), init)

@@ -52,7 +52,7 @@ function addAdd(relay: Command, context: CommandContext): void {
 }
 
 function addList(relay: Command, context: CommandContext): void {
-  const text = 'Lists the relays on port 443 that members get, in their order.'
+  const text = 'Lists the relays on port 443 that members get, in their order, and those that do not count.'
   const command = subcommand(relay, 'list', text, 'sealane broker relay list -o json')
   brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: RelayOptions) => {
     const kube = targetToSee(command, context, options.state)
@@ -77,13 +77,16 @@ function addRemove(relay: Command, context: CommandContext): void {
       const name = printable(done.name)
       const said = done.changed ? `relay ${name} removed\n` : `no such relay was added: ${name}: nothing was changed\n`
       await printOne(context.output, options.output, done, said)
-      if (done.stays) context.output.remark('members keep it, because a flag of the broker states it too (--relay)\n')
+      const { flag = '--relay' } = done
+      if (done.stays)
+        context.output.remark(`members keep it, because a flag of the broker states it too (${printable(flag)})\n`)
     })
 }
 
-function fromText({ isFlagged, addedAtMs }: StatedRelay): string {
-  if (addedAtMs === undefined) return '--relay'
-  return isFlagged ? '--relay, added' : 'added'
+function fromText({ isFlagged, flag = '--relay', addedAtMs, notStated }: StatedRelay): string {
+  if (addedAtMs === undefined) return printable(flag)
+  if (isFlagged) return `${printable(flag)}, added`
+  return notStated === undefined ? 'added' : `added, but not used: ${printable(notStated)}`
 }
 
 function timeText(ms: number): string {

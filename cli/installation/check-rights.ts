@@ -5,12 +5,15 @@
 import { UserError } from '../../runtime/runtime.ts'
 import type { BrokerForm, ManifestObject } from '../../install/values/values.ts'
 import { SCC } from '../../install/workloads/workloads.ts'
+import { type ObjectRef, refOf } from '../../kubeapi/kube/kube.ts'
 import type { ClusterAdmin } from '../context/context.ts'
 
 export interface Right {
   readonly verb: string
   readonly group: string
   readonly resource: string
+  /** Such as `status`. Undefined if the right is for the resource itself. */
+  readonly subresource?: string
   readonly namespace?: string
   /** The name of the object. Undefined if the right is for objects of any name. */
   readonly name?: string
@@ -83,6 +86,7 @@ export function topologyRights(): readonly Right[] {
     ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
     ...applying('rbac.authorization.k8s.io', 'clusterroles', 'clusterrolebindings'),
     ...['get', 'list', 'watch'].map((verb) => ({ verb, group: 'sealane.io', resource: 'topologies' })),
+    { verb: 'patch', group: 'sealane.io', resource: 'topologies', subresource: 'status' },
   ]
 }
 
@@ -97,12 +101,12 @@ function applying(group: string, ...resources: readonly string[]): readonly Righ
 
 /** The rights to apply these objects. */
 export function applyRights(objects: readonly ManifestObject[]): readonly Right[] {
-  return distinct(objects.flatMap((object) => APPLY.map((verb) => rightTo(verb, object))))
+  return distinct(objects.flatMap((object) => APPLY.map((verb) => rightTo(verb, refOf(object)))))
 }
 
 /** The rights to delete these objects. */
 export function removalRights(objects: readonly ManifestObject[]): readonly Right[] {
-  return distinct(objects.map((object) => rightTo('delete', object)))
+  return distinct(objects.map((object) => rightTo('delete', refOf(object))))
 }
 
 /** What a leave does besides removing the objects of an installation in `namespace`. */
@@ -130,15 +134,17 @@ export function rightsBesides(rights: readonly Right[], known: readonly Right[])
   return rights.filter((right) => !keys.has(keyOf(right)))
 }
 
-function rightTo(verb: string, { apiVersion, kind, metadata: { namespace } }: ManifestObject): Right {
+/** The right to do this with an object. */
+export function rightTo(verb: string, { apiVersion, kind, namespace }: ObjectRef): Right {
   const [group = '', version] = apiVersion.split('/')
   const right = { verb, group: version === undefined ? '' : group, resource: resourceOf(kind) }
   return namespace === undefined ? right : { ...right, namespace }
 }
 
-/** The plural in URLs of the API. All kinds of a plan follow the rules of English. */
+/** The plural in URLs of the API. All kinds of a plan follow the rules of English, but for one of OpenShift. */
 function resourceOf(kind: string): string {
   const name = kind.toLowerCase()
+  if (name === 'dns') return 'dnses'
   return name.endsWith('s') ? name : `${name}s`.replace(/([^aeiou])ys$/, '$1ies')
 }
 
@@ -146,8 +152,8 @@ function distinct(rights: readonly Right[]): readonly Right[] {
   return [...new Map(rights.map((right) => [keyOf(right), right])).values()]
 }
 
-function keyOf({ verb, group, resource, namespace = '', name = '' }: Right): string {
-  return [verb, group, resource, namespace, name].join(' ')
+function keyOf({ verb, group, resource, subresource = '', namespace = '', name = '' }: Right): string {
+  return [verb, group, resource, subresource, namespace, name].join(' ')
 }
 
 function within(namespace: string, rights: readonly Right[]): readonly Right[] {
@@ -157,40 +163,45 @@ function within(namespace: string, rights: readonly Right[]): readonly Right[] {
 /** Reviews that the API server answers at the same time. */
 const AT_ONCE = 8
 
-/** Throws UserError, which lists the missing rights. Asks for each right once. */
+/**
+ * Throws UserError, which lists the missing rights and says what was changed before. Asks for each right once.
+ */
 export async function checkRights(
   admin: Pick<ClusterAdmin, 'title' | 'create'>,
   rights: readonly Right[],
   signal: AbortSignal,
+  changed = 'nothing was changed',
 ): Promise<void> {
   const missing = new Map<string, string[]>()
   const all = distinct(rights)
   for (let i = 0; i < all.length; i += AT_ONCE) {
     const some = all.slice(i, i + AT_ONCE)
     const answers = await Promise.all(some.map((right) => isAllowed(admin, right, signal)))
-    for (const [n, { verb, group, resource, name = '' }] of some.entries()) {
+    for (const [n, { verb, group, resource, subresource, name = '' }] of some.entries()) {
       if (answers[n] === true) continue
-      const what = `${resource}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
-      missing.set(what, [...(missing.get(what) ?? []), verb])
+      const whole = subresource === undefined ? resource : `${resource}/${subresource}`
+      const what = `${whole}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
+      // The same right may be missing in several namespaces.
+      missing.set(what, [...new Set([...(missing.get(what) ?? []), verb])])
     }
   }
   if (missing.size === 0) return
   const said = [...missing].map(([what, verbs]) => `${VERBS.format(verbs)} ${what}`)
   throw new UserError(`${admin.title}: this user may not ${said.join(', ')}`, {
-    hint: 'use a kubeconfig of a cluster administrator; nothing was changed',
+    hint: `use a kubeconfig of a cluster administrator; ${changed}`,
   })
 }
 
 async function isAllowed(
   admin: Pick<ClusterAdmin, 'create'>,
-  { verb, group, resource, namespace = '', name = '' }: Right,
+  { verb, group, resource, subresource = '', namespace = '', name = '' }: Right,
   signal: AbortSignal,
 ): Promise<boolean> {
   const review = {
     apiVersion: 'authorization.k8s.io/v1',
     kind: 'SelfSubjectAccessReview',
     metadata: { name: '' },
-    spec: { resourceAttributes: { verb, group, resource, name, namespace } },
+    spec: { resourceAttributes: { verb, group, resource, subresource, name, namespace } },
   }
   const answer = await admin.create(review, { dryRun: false }, signal)
   return (answer['status'] as { readonly allowed?: boolean }).allowed === true

@@ -24,6 +24,7 @@ export {
   memberRights,
   preferLocalRights,
   removalRights,
+  rightTo,
   rightsBesides,
   topologyRights,
 } from './check-rights.ts'

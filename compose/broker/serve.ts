@@ -74,6 +74,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
     // Stated relays count as they are: brokers that share a store must all state the same.
     ...(init.relays === undefined && !relayHere ? {} : { relays: relays.length > 0 ? relays : here }),
+    ...(relayHere && relays.length === 0 ? { relaysHere: true } : {}),
     ...(init.topologyFrom === 'object' ? { followsTopology: true } : {}),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),

@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import { extname, join, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { createServer, createServerOverTls } from '../../runtime/http/http.ts'
-import { type HostPort, UserError, formatHostPort, listenAt, messageOf } from '../../runtime/runtime.ts'
+import { type HostPort, UserError, formatHostPort, listenAt, messageOf, sourceKey } from '../../runtime/runtime.ts'
 import { parseFrom, parseTo } from '../../explain/path/path.ts'
 import {
   type AskedPath,
@@ -326,13 +326,14 @@ async function listening(server: Server, wanted: HostPort): Promise<void> {
 
 interface Connection {
   readonly socket: Socket
-  readonly address: string
+  /** sourceKey() */
+  readonly source: string
   /** Requests that are being answered. */
   requests: number
 }
 
 /**
- * Where there are too many, the oldest without a request closes, of the address that has the most of them; without one,
+ * Where there are too many, the oldest without a request closes, of the source that has the most of them; without one,
  * the newest closes. A caller that only holds connections does not keep others away.
  */
 function limitConnections(server: Server, most: number): void {
@@ -350,7 +351,7 @@ function limitConnections(server: Server, most: number): void {
       connections.delete(keyOf(surplus.socket))
       surplus.socket.destroy()
     }
-    const mine = { socket, address: socket.remoteAddress ?? '', requests: 0 }
+    const mine = { socket, source: sourceKey(socket.remoteAddress), requests: 0 }
     connections.set(key, mine)
     socket.once('close', () => {
       if (connections.get(key) === mine) connections.delete(key)
@@ -367,9 +368,9 @@ function limitConnections(server: Server, most: number): void {
 function surplusOf(connections: readonly Connection[]): Connection | undefined {
   const idle = connections.filter(({ requests }) => requests === 0)
   const counts = new Map<string, number>()
-  for (const { address } of idle) counts.set(address, (counts.get(address) ?? 0) + 1)
+  for (const { source } of idle) counts.set(source, (counts.get(source) ?? 0) + 1)
   const most = Math.max(...counts.values())
-  return idle.find(({ address }) => counts.get(address) === most)
+  return idle.find(({ source }) => counts.get(source) === most)
 }
 
 type Headers = Readonly<Record<string, string>>

@@ -80,12 +80,23 @@ export async function openListener(
       if (!(error instanceof ListenError)) throw error
       // The free port that UDP received may be taken for TCP: try another one.
       if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
-      if (error.code !== 'EADDRNOTAVAIL' && !(config.spread && error.code === 'EADDRINUSE')) throw error
+      if (!waitsFor(error.code, config)) throw error
       if (error.code !== reported) report(deps.logger, error, init)
       reported = error.code
     }
     await deps.clock.sleep(config.listenRetryMs, signal)
   }
+}
+
+/**
+ * What bind() and socket() say of an address that the node lacks: the latter on a kernel that was started without IPv6
+ * (ipv6.disable=1), where the other addresses are served as ever.
+ */
+const MISSING: ReadonlySet<string> = new Set(['EADDRNOTAVAIL', 'EAFNOSUPPORT'])
+
+/** Whether to wait until an address can be opened that fails with this code, instead of ending the process. */
+export function waitsFor(code: string, { spread }: Pick<ListenerConfig, 'spread'>): boolean {
+  return MISSING.has(code) || (spread && code === 'EADDRINUSE')
 }
 
 function report(logger: Logger, error: ListenError, init: { listen: SocketAddress; config: ListenerConfig }): void {
@@ -156,6 +167,7 @@ async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: Ope
 const REASONS: Readonly<Record<string, string>> = {
   EADDRINUSE: 'another process uses the port',
   EADDRNOTAVAIL: 'this node does not have the address',
+  EAFNOSUPPORT: 'the kernel of this node has no IPv6',
   EACCES: 'not allowed: ports below 1024 need root or CAP_NET_BIND_SERVICE',
 }
 

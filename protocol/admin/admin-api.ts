@@ -240,9 +240,15 @@ export interface StatedRelay {
   readonly address: string
   /** By a flag of `broker serve`. */
   readonly isFlagged: boolean
+  /** That flag. Absent: none, or the broker is of an earlier build. */
+  readonly flag?: RelayFlag
   /** By an operator. Absent: by the flag alone. */
   readonly addedAtMs?: number
+  /** Why members do not get it: another one has its name, or there are too many. Absent: they get it. */
+  readonly notStated?: string
 }
+
+export type RelayFlag = '--relay' | '--relay-here'
 
 export interface RelayAdded extends StatedRelay {
   /** False if it was added before. */
@@ -255,6 +261,8 @@ export interface RelayRemoved {
   readonly changed: boolean
   /** A flag of the broker states it too, so members keep it. */
   readonly stays: boolean
+  /** That flag. Absent: none, or the broker is of an earlier build. */
+  readonly flag?: RelayFlag
 }
 
 // The topology.

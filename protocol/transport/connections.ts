@@ -2,7 +2,7 @@
  * Tracks open connections from the first packet on, and the peer behind each. Every stage has a limited number of
  * slots. When a stage is full, the key with the most slots loses its oldest one (FairPool), so strangers cannot
  * displace members, and no member can displace the others. Until the certificate is known the key is the source
- * address. An address never excludes a client, because many clusters may share one.
+ * (sourceKey()). It never excludes a client, because many clusters may share one.
  *
  *   silent ──first bytes──► ready ──its turn──► shaking ──► stranger │ member
  *      └──for the relay──► shared ──its turn──► handed over (SharedPort)
@@ -11,6 +11,7 @@ import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
 import type { Owner, SharedPort } from '../../runtime/shared-port/shared-port.ts'
+import { sourceKey } from '../../runtime/runtime.ts'
 import { CertificateError, type Peer } from '../protocol.ts'
 import { HandshakeTurns, TICK_MS, comeBackAlert } from './handshake-rate-limiter.ts'
 import { type PeerTrust, type PeerValidation, peerOf, validatePeer } from './peer-check.ts'
@@ -135,21 +136,28 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
 /** Time that a rejected peer has to read the reason. */
 const REFUSED_MS = 1000
 
-/** How many connections go to the relay: its handshakes take time of the same thread, and members come first. */
-const SHARED_RATE: TokenRate = { perSecond: 50, burst: 20 }
+/**
+ * How many connections go to the relay: its handshakes take time of the same thread, and members come first. After a
+ * stop, the relay calls its gateways back at this rate, or 128 in a second for the most that it takes (relay/main.ts):
+ * `maxShared` has room for the rest.
+ */
+const SHARED_RATE: TokenRate = { perSecond: 100, burst: 20 }
 
 type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member' | 'shared'
 
 interface Connection {
   readonly socket: Socket
-  readonly address: string
+  /** sourceKey() */
+  readonly source: string
   stage: Stage
-  /** The owner of the slot: an address or a member. */
+  /** The owner of the slot: a source or a member. */
   key: string
   validation: PeerValidation | undefined
   cancelTimer: () => void
   /** What has arrived before it is known for whom it is. */
   first: Buffer
+  /** In how many pieces. */
+  pieces: number
 }
 
 export interface ConnectionsInit {
@@ -202,21 +210,22 @@ export class Connections {
   /** Accepts a new connection and leaves it paused until data arrives. */
   accept(socket: Socket): void {
     const peer = peerText(socket)
-    const address = socket.remoteAddress ?? ''
+    const source = sourceKey(socket.remoteAddress)
     const connection: Connection = {
       socket,
-      address,
+      source,
       stage: 'silent',
-      key: address,
+      key: source,
       validation: undefined,
       cancelTimer: () => undefined,
       first: Buffer.alloc(0),
+      pieces: 0,
     }
     this.#byPeer.set(peer, connection)
     this.#expire(connection, this.#init.limits.handshakeTimeoutMs)
     socket.on('error', () => undefined)
     socket.once('close', () => this.#closed(peer, connection))
-    this.#place(connection, 'silent', address)
+    this.#place(connection, 'silent', source)
     const onReadable = (): void => {
       if (connection.stage !== 'silent') return
       // A readable socket without data has ended.
@@ -224,11 +233,16 @@ export class Connections {
       const owner = this.#ownerOf(connection)
       if (owner === 'partial') return void socket.once('readable', onReadable)
       if (owner === 'second') {
-        this.#place(connection, 'shared', address)
+        // A handshake with the broker would fail. When the relay takes none any more, its clients come back elsewhere.
+        if (this.#init.shared?.isServed !== true) {
+          this.#drop(connection, 'shared')
+          return
+        }
+        this.#place(connection, 'shared', source)
         this.#handOver()
         return
       }
-      this.#place(connection, 'ready', address)
+      this.#place(connection, 'ready', source)
       this.#giveTurns()
       const shed = this.#pools.ready.size > this.#turns.mostWaiting ? this.#pools.ready.shed() : undefined
       if (shed !== undefined) this.#drop(shed, 'ready')
@@ -241,17 +255,20 @@ export class Connections {
   #ownerOf(connection: Connection): Owner {
     const { shared } = this.#init
     const { socket } = connection
-    if (shared?.isServed !== true && connection.first.length === 0) return 'first'
+    if (shared === undefined) return 'first'
     const chunk = socket.read() as Buffer | null
-    if (chunk !== null) connection.first = Buffer.concat([connection.first, chunk])
-    const owner = shared?.ownerOf(connection.first) ?? 'first'
+    if (chunk !== null) {
+      connection.first = Buffer.concat([connection.first, chunk])
+      connection.pieces += 1
+    }
+    const owner = shared.ownerOf(connection.first, connection.pieces)
     if (owner === 'partial') return owner
     socket.unshift(connection.first)
     connection.first = Buffer.alloc(0)
     return owner
   }
 
-  /** Hands over those that wait for the other server, one address after the other, at a rate of their own. */
+  /** Hands over those that wait for the other server, one source after the other, at a rate of their own. */
   #handOver(): void {
     const { clock, shared } = this.#init
     const waiting = this.#pools.shared
@@ -282,7 +299,7 @@ export class Connections {
       this.#place(connection, 'member', `${host.name}/${validation.cluster}`)
       return 'member'
     }
-    this.#place(connection, 'stranger', connection.address)
+    this.#place(connection, 'stranger', connection.source)
     this.#expire(connection, this.#init.limits.strangerMs)
     return 'stranger'
   }
@@ -360,7 +377,7 @@ export class Connections {
     for (let left = this.#turns.take(this.#pools.ready.size); left > 0; left -= 1) {
       const next = this.#pools.ready.take()
       if (next === undefined) return
-      this.#place(next, 'shaking', next.address)
+      this.#place(next, 'shaking', next.source)
       startHandshake(next.socket)
     }
     if (this.#pools.ready.size === 0) return

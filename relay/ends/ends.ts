@@ -3,7 +3,7 @@
  * it. So nobody sends to an end that has not asked for it. Knows no sockets.
  */
 import { type Clock, TokenBucket, type TokenRate } from '../../reconcile/reconcile.ts'
-import type { RelayRefusal } from '../../runtime/datagrams/datagrams.ts'
+import { MAX_DATAGRAM_BYTES, type RelayRefusal } from '../../runtime/datagrams/datagrams.ts'
 
 export interface EndLimits {
   /** Gateways in all, and of one member. */
@@ -12,7 +12,10 @@ export interface EndLimits {
   /** Octets in a second that one pair sends in one direction, and that all gateways of one member send. */
   readonly pairBytesPerSecond: number
   readonly memberBytesPerSecond: number
-  /** What all gateways send. Absent: no limit, for a relay that shares its process with nothing else. */
+  /**
+   * What all gateways send. Absent: no limit, for a relay that shares its process with nothing else. With it, each
+   * member that sends has a share that the others cannot take.
+   */
   readonly totalBytesPerSecond?: number
 }
 
@@ -29,10 +32,14 @@ const BURST_PARTS = 10
 const CONNECTS: TokenRate = { perSecond: 2, burst: 32 }
 /** How often a gateway's wants count, and how often in a row. Between, only the newest are kept. */
 const WANTS: TokenRate = { perSecond: 5, burst: 10 }
-/** What a datagram costs besides its octets, so that many small ones are not free. */
-const DATAGRAM_COST_BYTES = 64
-/** The same for the relay as a whole: the time of its process goes into datagrams more than into octets. */
-const DATAGRAM_TOTAL_COST_BYTES = 512
+/** What a datagram or a frame costs besides its octets, so that many small ones are not free. */
+const COST_BYTES = 64
+/** The same where the process has more to do: its time goes into datagrams more than into octets. */
+const SHARED_COST_BYTES = 512
+/** A member that has sent nothing for so long has no share: its share goes to the others. */
+const SHARE_MS = 1000
+/** A share lets pass at least this at once: the largest datagram. */
+const LEAST_BURST_BYTES = MAX_DATAGRAM_BYTES + SHARED_COST_BYTES
 /** Members that are remembered for their rates although they have no gateway here. */
 const MOST_MEMBERS = 4096
 
@@ -69,6 +76,8 @@ interface Connected extends ProvenEnd {
 
 interface Member {
   readonly bytes: TokenBucket
+  /** Its share of the total. */
+  readonly share: TokenBucket
   readonly connects: TokenBucket
   readonly ends: Set<string>
 }
@@ -79,12 +88,15 @@ export class Ends {
   /** By clusterset and name. */
   readonly #ends = new Map<string, Connected>()
   readonly #members = new Map<string, Member>()
-  readonly #total: TokenBucket
+  readonly #total: Total | undefined
+  readonly #costBytes: number
 
   constructor(clock: Pick<Clock, 'monotonic' | 'setTimer'>, limits: EndLimits) {
     this.#clock = clock
     this.#limits = limits
-    this.#total = new TokenBucket(clock)
+    const { totalBytesPerSecond: total } = limits
+    this.#total = total === undefined ? undefined : new Total(clock, total)
+    this.#costBytes = total === undefined ? COST_BYTES : SHARED_COST_BYTES
   }
 
   get count(): number {
@@ -117,6 +129,7 @@ export class Ends {
     }
     return {
       want: (ends) => this.#want(end, ends),
+      charge: (entries) => this.#charge(member, entries),
       forward: (to, bytes) => this.#forward(end, to, bytes),
       leave: () => this.#leave(end),
     }
@@ -154,21 +167,25 @@ export class Ends {
     this.#sayTo(changed, end)
   }
 
+  #charge({ bytes }: Member, entries: number): number {
+    const rate = rateOf(this.#limits.memberBytesPerSecond)
+    // It is lent, as what has arrived is already paid for in time. A debt is never longer than a second.
+    return bytes.take((1 + entries) * this.#costBytes, rate, rate.burst + rate.perSecond)
+  }
+
   #forward(end: Connected, to: string, bytes: Buffer): ForwardOutcome {
-    const { pairBytesPerSecond, memberBytesPerSecond, totalBytesPerSecond } = this.#limits
+    const { pairBytesPerSecond, memberBytesPerSecond } = this.#limits
     // First of all: datagrams to ends that are not there cost the relay time too.
     const member = this.#members.get(keyOf(end.clusterset, end.cluster))
-    const cost = bytes.length + DATAGRAM_COST_BYTES
+    const cost = bytes.length + this.#costBytes
     if (member === undefined || !takes(member.bytes, cost, rateOf(memberBytesPerSecond))) return 'memberRate'
-    if (totalBytesPerSecond !== undefined) {
-      const totalCost = bytes.length + DATAGRAM_TOTAL_COST_BYTES
-      if (!takes(this.#total, totalCost, rateOf(totalBytesPerSecond))) return 'relayRate'
-    }
     const far = this.#ends.get(keyOf(end.clusterset, to))
     if (far === undefined || this.#ends.get(end.key) !== end || !arePaired(end, far)) return 'notPaired'
     const rate = end.rates.get(to) ?? new TokenBucket(this.#clock)
     end.rates.set(to, rate)
     if (!takes(rate, bytes.length, rateOf(pairBytesPerSecond))) return 'pairRate'
+    // Only what is forwarded counts against the others.
+    if (this.#total?.takes(member.share, cost) === false) return 'relayRate'
     far.port.deliver(end.name, bytes)
     return 'forwarded'
   }
@@ -211,6 +228,7 @@ export class Ends {
     }
     const member: Member = {
       bytes: new TokenBucket(this.#clock),
+      share: new TokenBucket(this.#clock),
       connects: new TokenBucket(this.#clock),
       ends: new Set(),
     }
@@ -219,9 +237,59 @@ export class Ends {
   }
 }
 
+/**
+ * What all members send. A member that sends no more than its share, an equal part for each of those that send, always
+ * gets through. What they leave over is for any of the others, but for half of the burst: that is kept for shares.
+ */
+class Total {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #perSecond: number
+  readonly #used: TokenBucket
+  /** Those that have sent in this period, and how many did in the one before. By the buckets of their shares. */
+  readonly #senders = new Set<TokenBucket>()
+  #sendersBefore = 0
+  #sinceMs: number
+
+  constructor(clock: Pick<Clock, 'monotonic'>, perSecond: number) {
+    this.#clock = clock
+    this.#perSecond = perSecond
+    this.#used = new TokenBucket(clock)
+    this.#sinceMs = clock.monotonic()
+  }
+
+  takes(share: TokenBucket, cost: number): boolean {
+    const perSecond = this.#perSecond
+    const { burst } = rateOf(perSecond)
+    const count = this.#count(share)
+    const part = { perSecond: perSecond / count, burst: Math.max(burst / 2 / count, LEAST_BURST_BYTES) }
+    if (!share.canTake(cost, part)) return takes(this.#used, cost, { perSecond, burst: burst / 2 })
+    if (!takes(this.#used, cost, { perSecond, burst })) return false
+    share.take(cost, part)
+    return true
+  }
+
+  /** How many members send, this one included. */
+  #count(sender: TokenBucket): number {
+    const nowMs = this.#clock.monotonic()
+    const passedMs = nowMs - this.#sinceMs
+    if (passedMs >= SHARE_MS) {
+      this.#sendersBefore = passedMs < 2 * SHARE_MS ? this.#senders.size : 0
+      this.#senders.clear()
+      this.#sinceMs = nowMs
+    }
+    this.#senders.add(sender)
+    return Math.max(this.#senders.size, this.#sendersBefore)
+  }
+}
+
 /** What a connection may do. Nothing has an effect once another one has taken its place. */
 export interface ConnectedEnd {
   want(ends: readonly string[]): void
+  /**
+   * Charges the member for a frame with so many entries that are not datagrams. Returns for how many milliseconds it
+   * has to wait, because it sends more than it may: 0 if it does not.
+   */
+  charge(entries: number): number
   forward(to: string, bytes: Buffer): ForwardOutcome
   leave(): void
 }

@@ -19,7 +19,7 @@ export interface PeerSocket {
    * much unread is cut off.
    */
   send(frame: Frame | Buffer, onSent?: () => void): void
-  /** Reads nothing for some time: the peer has to wait. */
+  /** Reads nothing for so long from now on: the peer has to wait. The longest of several times counts. */
   hold(ms: number): void
   /** Ends it at once. */
   end(): void
@@ -28,6 +28,8 @@ export interface PeerSocket {
 export interface PeerEvents {
   /** Undefined: octets that are no frame. */
   readonly onFrame: (frame: Frame | undefined) => void
+  /** A ping or a pong of WebSocket, which costs time too. */
+  readonly onSign: () => void
   readonly onEnd: () => void
 }
 
@@ -165,6 +167,12 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
     cancel = clock.setTimer(PING_MS, look)
   }
   let cancel = clock.setTimer(PING_MS, look)
+  let heldUntilMs = 0
+  const release = (): void => {
+    const leftMs = heldUntilMs - clock.monotonic()
+    if (leftMs > 0) clock.setTimer(leftMs, release)
+    else socket.resume()
+  }
   socket.on('error', () => socket.terminate())
   const events = onPeer({
     send: (frame, onSent) => {
@@ -172,15 +180,18 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
       if (socket.bufferedAmount > MAX_UNREAD_BYTES) socket.terminate()
     },
     hold: (ms) => {
+      heldUntilMs = Math.max(heldUntilMs, clock.monotonic() + ms)
       if (socket.isPaused) return
       socket.pause()
-      clock.setTimer(ms, () => socket.resume())
+      clock.setTimer(ms, release)
     },
     end: () => socket.terminate(),
   })
   socket.on('pong', () => {
     heardMs = clock.monotonic()
+    events.onSign()
   })
+  socket.on('ping', () => events.onSign())
   socket.on('message', (data, isBinary) => {
     // An error thrown in a listener would end the process, and with it the connections of all others.
     try {

@@ -210,6 +210,8 @@ export function decodeFrame(bytes: Buffer): Frame | undefined {
 }
 
 function datagramsIn(bytes: Buffer): readonly Datagram[] | undefined {
+  // A list of none is of no use, and costs its sender nothing.
+  if (bytes.length === 1) return undefined
   const datagrams: Datagram[] = []
   for (let offset = 1; offset < bytes.length;) {
     if (offset + ENTRY_BYTES > bytes.length) return undefined

@@ -12,6 +12,7 @@ import {
   UserError,
   formatHostPort,
   listenAt,
+  sourceKey,
   messageOf,
   parseHostPort,
 } from '../runtime.ts'
@@ -254,8 +255,8 @@ interface ConnectionSlots {
   readonly mostNear: number
   /** Near addresses, such as that of the node whose kubelet probes. */
   readonly near: readonly string[]
-  /** Whether a source that is not near gets no slot at all. Called once for each connection. */
-  readonly turnsAway: (source: string) => boolean
+  /** Whether an address that is not near gets no slot at all. Called once for each connection. */
+  readonly turnsAway: (address: string) => boolean
 }
 
 /** Limits the server's connections from now on. */
@@ -264,15 +265,16 @@ function limitConnections(server: Pick<Server, 'on'>, { most, mostNear, near, tu
   const [others, own] = [new Map<Socket, Held>(), new Map<Socket, Held>()]
   const isNear = new Set(near)
   server.on('connection', (socket: Socket) => {
-    const source = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
-    if (!isNear.has(source) && turnsAway(source)) {
+    const address = (socket.remoteAddress ?? '').replace(/^::ffff:/, '')
+    const isOwn = isNear.has(address)
+    if (!isOwn && turnsAway(address)) {
       // A reset leaves no state here, whereas a closed connection would stay for a minute.
       socket.resetAndDestroy()
       return
     }
-    const [held, limit] = isNear.has(source) ? [own, mostNear] : [others, most]
+    const [held, limit] = isOwn ? [own, mostNear] : [others, most]
     if (held.size >= limit) evict(held)
-    held.set(socket, { socket, source, answering: 0 })
+    held.set(socket, { socket, source: sourceKey(address), answering: 0 })
     socket.once('close', () => held.delete(socket))
   })
   server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {

@@ -9,6 +9,12 @@ export type HelloProtocols =
 
 /** Messages of clients have 200 to 2500 octets, those with keys after quantum computers included. */
 export const MAX_HELLO_BYTES = 8 << 10
+/**
+ * Records of a message, and pieces in which it arrives: it is read from its start whenever more has arrived. Clients
+ * send it in one record, which takes a few packets.
+ */
+export const MAX_HELLO_RECORDS = 64
+export const MAX_HELLO_PIECES = 16
 
 const HANDSHAKE_RECORD = 22
 const CLIENT_HELLO = 1
@@ -36,6 +42,7 @@ function messageOf(bytes: Buffer): Buffer | 'partial' | 'other' {
     if (at + RECORD_HEAD > bytes.length) return 'partial'
     const size = bytes.readUInt16BE(at + 3)
     if (size === 0 || size > MAX_RECORD_BYTES) return 'other'
+    if (parts.length === MAX_HELLO_RECORDS) return 'other'
     const part = bytes.subarray(at + RECORD_HEAD, at + RECORD_HEAD + size)
     parts.push(part)
     length += part.length

@@ -3,9 +3,15 @@
  * for HTTP/1.1 only. The broker accepts, and hands over what is the relay's before any TLS handshake.
  */
 import type { Socket } from 'node:net'
-import { helloProtocols } from './client-hello.ts'
+import { MAX_HELLO_PIECES, helloProtocols } from './client-hello.ts'
 
-export { type HelloProtocols, MAX_HELLO_BYTES, helloProtocols } from './client-hello.ts'
+export {
+  type HelloProtocols,
+  MAX_HELLO_BYTES,
+  MAX_HELLO_PIECES,
+  MAX_HELLO_RECORDS,
+  helloProtocols,
+} from './client-hello.ts'
 
 /** Takes a connection on which nothing is read yet. */
 export type TakeSocket = (socket: Socket) => void
@@ -31,10 +37,10 @@ export class SharedPort {
     }
   }
 
-  /** Says whose the connection is whose client has sent these octets so far. */
-  ownerOf(bytes: Buffer): Owner {
+  /** Says whose the connection is whose client has sent these octets so far, in so many pieces. */
+  ownerOf(bytes: Buffer, pieces: number): Owner {
     const hello = helloProtocols(bytes)
-    if (hello.t === 'partial') return 'partial'
+    if (hello.t === 'partial') return pieces < MAX_HELLO_PIECES ? 'partial' : 'first'
     const asks = hello.t === 'known' ? hello.protocols : []
     return asks.includes('http/1.1') && !asks.includes('h2') ? 'second' : 'first'
   }

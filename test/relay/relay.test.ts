@@ -13,7 +13,7 @@ import { certificateToPem } from '../../protocol/identity/certificates.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { serveDatagrams } from '../../runtime/datagrams/datagram-server.ts'
 import { againTimes } from '../../relay/main.ts'
-import { DEFAULT_END_LIMITS, Ends } from '../../relay/ends/ends.ts'
+import { DEFAULT_END_LIMITS, type EndLimits, Ends } from '../../relay/ends/ends.ts'
 import { eventually } from '../support/eventually.ts'
 import { connectProxy } from '../support/connect-proxy.ts'
 import { silentProxy } from '../support/silent-proxy.ts'
@@ -298,6 +298,7 @@ t.test('a peer that never reads is cut off', async (t) => {
     onPeer: (peer) => ({
       // Each datagram of the peer makes the relay say something long.
       onFrame: () => peer.send(Buffer.alloc(MAX_FRAME_BYTES)),
+      onSign: () => undefined,
       onEnd: () => ended.resolve(undefined),
     }),
   })
@@ -312,16 +313,18 @@ t.test('a peer that never reads is cut off', async (t) => {
 })
 
 t.test('after a stop gateways come again one by one, and none late', async (t) => {
-  const rows: readonly (readonly [count: number, last: number])[] = [
-    [1, 500],
-    [2, 502],
-    [100, 698],
-    [4352, 8498],
-    [10_000, 8499],
+  const rows: readonly (readonly [count: number, betweenMs: number, last: number])[] = [
+    [1, 2, 500],
+    [2, 2, 502],
+    [100, 2, 698],
+    [100, 10, 1490],
+    [1024, 10, 8492],
+    [4352, 2, 8498],
+    [10_000, 2, 8499],
   ]
-  t.same(againTimes(0), [])
-  for (const [count, last] of rows) {
-    const times = againTimes(count)
+  t.same(againTimes(0, 2), [])
+  for (const [count, betweenMs, last] of rows) {
+    const times = againTimes(count, betweenMs)
     t.same([times.length, times[0], times.at(-1)], [count, 500, last])
     t.ok(times.every((ms, i) => i === 0 || ms >= (times[i - 1] ?? 0)))
   }
@@ -384,4 +387,127 @@ t.test('the relay as a whole gets its rate, however many members send, and one t
   y.connection.send(paris.name, say('others go on'))
   await eventually(() => x.got.length === 1, { ...soon, say: 'it arrives' })
   for (const one of [x, y]) one.connection.close()
+})
+
+/** Members whose gateways send to one that wants them all, at a relay with a limit for all of them. */
+function crowd(time: FakeClock, limits: Partial<EndLimits>) {
+  const ends = new Ends(time, { ...DEFAULT_END_LIMITS, ...limits })
+  const enter = (name: string) => {
+    const port = { deliver: () => undefined, present: () => undefined, replaced: () => undefined }
+    const end = ends.enter({ clusterset: 'demo', cluster: name, name }, port)
+    if (typeof end === 'string') throw new Error(end)
+    return end
+  }
+  const hub = enter('hub')
+  const names = ['flood', 'other', 'third', 'honest']
+  hub.want(names)
+  const members = names.map((name) => {
+    const end = enter(name)
+    end.want(['hub'])
+    const counts = { sent: 0, forwarded: 0 }
+    const send = (count: number, size: number, to = 'hub'): void => {
+      for (let i = 0; i < count; i++) {
+        counts.sent++
+        if (end.forward(to, Buffer.alloc(size)) === 'forwarded') counts.forwarded++
+      }
+    }
+    return { send, counts }
+  })
+  return { hub, members }
+}
+
+t.test('no member starves the others, whatever it sends', async (t) => {
+  const limits = { memberBytesPerSecond: 1_700_000, totalBytesPerSecond: 5_000_000 }
+  const floods: Readonly<Record<string, readonly [count: number, size: number, to?: string]>> = {
+    'small datagrams': [200, 1],
+    'small datagrams to ends that are not there': [200, 1, 'nowhere'],
+    'large datagrams': [20, 1400],
+  }
+  for (const [what, flood] of Object.entries(floods)) {
+    for (const flooding of [1, 3]) {
+      const time = new FakeClock()
+      const { members } = crowd(time, limits)
+      for (let step = 0; step < 200; step++) {
+        for (const one of members.slice(0, flooding)) one.send(...flood)
+        // 0.8 MB in a second: less than a fourth of all.
+        members.at(-1)?.send(step % 2, 1088)
+        await time.advance(1)
+      }
+      t.same(members.at(-1)?.counts, { sent: 100, forwarded: 100 }, `${flooding} with ${what}`)
+    }
+  }
+})
+
+t.test('what a share leaves over is for the others', async (t) => {
+  const time = new FakeClock()
+  const { members } = crowd(time, { memberBytesPerSecond: 10_000_000, totalBytesPerSecond: 5_000_000 })
+  const [flood, other, , honest] = members
+  for (let step = 0; step < 1000; step++) {
+    flood?.send(10, 1488)
+    if (step % 100 === 0) other?.send(1, 1488)
+    if (step % 100 === 0) honest?.send(1, 1488)
+    await time.advance(1)
+  }
+  // 2500 datagrams in a second are the whole.
+  t.ok((flood?.counts.forwarded ?? 0) > 2200, `${flood?.counts.forwarded} of 2500`)
+  t.same([other?.counts.forwarded, honest?.counts.forwarded], [10, 10])
+})
+
+t.test('a member that sends frames without datagrams waits, and no longer than a second', async (t) => {
+  const time = new FakeClock()
+  const { hub } = crowd(time, { memberBytesPerSecond: 100_000 })
+  const waits = Array.from({ length: 10_000 }, () => hub.charge(0))
+  t.same([waits[0], waits[155], waits.at(-1)], [0, 0, 1000])
+  t.ok(waits.every((ms, i) => i === 0 || ms >= (waits[i - 1] ?? 0)))
+  t.equal(hub.forward('honest', Buffer.alloc(1)), 'memberRate')
+  await time.advance(1100)
+  t.equal(hub.charge(0), 0)
+  t.ok(hub.charge(1024) > 0, 'long lists of wants cost more')
+})
+
+t.test('signs of life and repeated wants of one gateway are not read without end', async (t) => {
+  const held: number[] = []
+  const frames: string[] = []
+  const time = new FakeClock()
+  const server = await serveDatagrams({
+    ...{ clock: time, host: '127.0.0.1', port: 0, maxConnections: 4 },
+    onPeer: (peer) => ({
+      onFrame: (frame) => {
+        frames.push(frame?.t ?? 'none')
+        if (frame?.t !== 'welcome') return
+        for (const ms of [100, 300, 200]) peer.hold(ms)
+      },
+      onSign: () => held.push(frames.length),
+      onEnd: () => undefined,
+    }),
+  })
+  t.teardown(() => server.close())
+  const socket = new WebSocket(`ws://127.0.0.1:${server.port}/`, SUBPROTOCOL)
+  socket.on('error', () => undefined)
+  await new Promise((resolve) => socket.once('open', resolve))
+  socket.ping()
+  socket.pong()
+  await eventually(() => held.length === 2, { ...soon, say: 'pings and pongs count' })
+  socket.send(encodeFrame({ t: 'welcome' }))
+  await eventually(() => frames.length === 1, { ...soon, say: 'the peer is held' })
+  socket.send(encodeFrame({ t: 'wants', ends: [] }))
+  await time.advance(250)
+  t.same(frames, ['welcome'], 'the longest time counts')
+  await time.advance(100)
+  await eventually(() => frames.length === 2, { ...soon, say: 'then it is read' })
+  socket.terminate()
+})
+
+t.test('a stranger that pings is refused', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const socket = new WebSocket(at.url, SUBPROTOCOL)
+  const said: string[] = []
+  socket.on('error', () => undefined).on('close', () => said.push('ended'))
+  socket.on('message', (data) => {
+    const frame = decodeFrame(data as Buffer)
+    said.push(frame?.t === 'refused' ? frame.why : (frame?.t ?? ''))
+    if (frame?.t === 'challenge') socket.ping()
+  })
+  await eventually(() => said.includes('ended'), { ...soon, say: 'one that has not proven itself sends none' })
+  t.same(said, ['challenge', 'malformed', 'ended'])
 })

@@ -48,7 +48,7 @@ async function hello(): Promise<Buffer> {
   const client = connectTls({ port, host: '127.0.0.1', ALPNProtocols: ['http/1.1'] })
   client.on('error', () => undefined)
   const looks = new SharedPort()
-  await eventually(() => looks.ownerOf(bytes) === 'second', { ...soon, say: 'the message is whole' })
+  await eventually(() => looks.ownerOf(bytes, 1) === 'second', { ...soon, say: 'the message is whole' })
   client.destroy()
   server.close()
   return bytes
@@ -70,6 +70,12 @@ t.test('joining, records and packets by one port', async (t) => {
   await second.stop()
   t.ok((await a.connection.ended).againMs !== undefined, 'the relay says when to come again')
   await t.rejects(connected(paris, at), { name: 'RelayUnreachableError' })
+  const late = connect(port, '127.0.0.1')
+  let said = 0
+  late.on('error', () => undefined).on('data', ({ length }: Buffer) => (said += length))
+  late.write(await hello())
+  await eventually(() => late.closed, { ...soon, say: 'a client of the relay is dropped' })
+  t.equal(said, 0, 'before the broker begins a handshake with it')
   t.ok(await isServed(site), 'the broker goes on without the relay')
   b.connection.close()
 })

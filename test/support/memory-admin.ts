@@ -121,9 +121,10 @@ export class MemoryAdmin implements ClusterAdmin {
   }
 
   #reviewed(review: ManifestObject): ManifestObject {
-    const { resourceAttributes } = review['spec'] as { resourceAttributes: { verb: string; resource: string } }
-    const { verb, resource } = resourceAttributes
-    return { ...review, status: { allowed: !this.denied.has(`${verb} ${resource}`) } }
+    const { resourceAttributes } = review['spec'] as { resourceAttributes: Readonly<Record<string, string>> }
+    const { verb, resource, subresource = '' } = resourceAttributes
+    const what = subresource === '' ? resource : `${resource}/${subresource}`
+    return { ...review, status: { allowed: !this.denied.has(`${verb} ${what}`) } }
   }
 }
 

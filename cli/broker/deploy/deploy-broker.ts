@@ -13,7 +13,7 @@ import {
   marked,
   objectName,
 } from '../../../install/values/values.ts'
-import { refOf } from '../../../kubeapi/kube/kube.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError, formatHostPort } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
@@ -30,6 +30,7 @@ import {
   hasSecurityContextConstraints,
   listOf,
   planSecretMarks,
+  removalRights,
   requireAdmission,
   topologyRights,
   waitUntil,
@@ -136,9 +137,11 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const values = withOptions(withThisRelease(before), chosen)
   const moves = chosen.move === true && hasState(earlier) && canMove({ before, values })
   const follows = values.broker.topologyFrom === 'object'
+  const useless = isInstalled(earlier) && !follows ? topologyAccess(before) : []
   const rights = [
     ...brokerRights(namespace, formOf(values), openshift),
     ...(follows ? topologyRights() : []),
+    ...removalRights(useless),
     ...(moves ? moveRights(namespace) : []),
   ]
   await checkRights(admin, [...rights, ...mendingRights(earlier, namespace)], signal)
@@ -161,6 +164,9 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   await applyObjects(secrets, context)
   await applySecretMarks(admin, secretMarks, context)
   if (follows) await applyCrd(TOPOLOGY, context)
+  // Before the workload changes, as a later deploy knows no more that they are there.
+  for (const ref of dryRun ? [] : useless.map(refOf))
+    if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}  (the broker follows no object any more)\n`)
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),
     context,
@@ -207,6 +213,13 @@ const isEarly = ({ kind }: ManifestObject): boolean => EARLY.has(kind)
 
 function brokerObjects(values: InstallValues): readonly ManifestObject[] {
   return planBroker(values).flatMap((part) => part.objects)
+}
+
+/** What a broker that follows object Topology has outside of its namespace. None if it follows no object. */
+function topologyAccess(values: InstallValues): readonly ManifestObject[] {
+  return brokerObjects(values)
+    .filter(({ kind }) => kind === 'ClusterRole' || kind === 'ClusterRoleBinding')
+    .toReversed()
 }
 
 interface Changing {

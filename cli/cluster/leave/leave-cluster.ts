@@ -34,7 +34,7 @@ import {
   rolloutOf,
 } from '../../installation/installation.ts'
 import { identitySecret } from '../identity-secret.ts'
-import { unwireClusterDns } from '../wire-cluster-dns.ts'
+import { unwireClusterDns, unwiringRights } from '../wire-cluster-dns.ts'
 import { type LeaveClusterInit, leaveRights, removeInstallation, step } from './remove-installation.ts'
 
 export const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
@@ -52,7 +52,8 @@ export async function leaveCluster(
     if (absentIsFine) return undefined
     throw new UserError(`${admin.title}: Sealane is not installed`)
   }
-  await checkRights(admin, await leaveRights(admin, discovery, init), signal)
+  const rights = [...(await leaveRights(admin, discovery, init)), ...(await unwiringRights(admin, discovery, init))]
+  await checkRights(admin, rights, signal)
   if (membership === undefined) {
     await takeBackJoin(identitySecret(admin, SYSTEM_NAMESPACE, signal), init)
     await reportForgotten(admin, init)
@@ -239,26 +240,29 @@ interface MendLeaveInit extends LeaveClusterInit {
 
 const NONE = { [LEAVE_REQUESTED_ANNOTATION]: null, [LEAVE_UNREPORTED_ANNOTATION]: null }
 
-/** Throws UserError if this cluster has left and no token is given to join with. */
+/**
+ * Returns what it has changed, as a clause; undefined if that is nothing. Throws UserError if this cluster has left and
+ * no token is given to join with.
+ */
 export async function mendBrokenLeave(
   { admin, dynamic }: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
   init: MendLeaveInit,
-): Promise<void> {
+): Promise<string | undefined> {
   const { signal, say, dryRun, namespace, token, flags } = init
   const membership = await admin.get(MEMBERSHIP, signal)
-  if (membership === undefined) return
+  if (membership === undefined) return undefined
   const isLeaving = (membership['spec'] as { phase?: string } | undefined)?.phase === 'leaving'
   const isRequested = membership.metadata.annotations?.[LEAVE_REQUESTED_ANNOTATION] !== undefined
-  if (!isLeaving && !isRequested) return
+  if (!isLeaving && !isRequested) return undefined
   const identity = secretIdentity(identitySecret(admin, namespace, signal))
   const isMember = (await identity.read()) !== undefined
   if (isMember || !isLeaving) {
     say('a leave that was not reported to the broker is undone\n')
-    if (dryRun) return
+    if (dryRun) return undefined
     await admin.merge(MEMBERSHIP, { metadata: { annotations: NONE }, spec: { phase: 'joined' } }, signal)
     // Removes the note of the agent about why it could not leave.
     await identity.problem(undefined)
-    return
+    return 'the earlier leave was undone'
   }
   // The parts remove themselves, and whatever is installed now would be removed with them.
   if (token === undefined) {
@@ -267,7 +271,9 @@ export async function mendBrokenLeave(
     })
   }
   say('an earlier leave is completed first\n')
-  if (!dryRun) await leaveCluster(admin, discover(await readSnapshot(snapshotReader(dynamic), signal)), init)
+  if (dryRun) return undefined
+  await leaveCluster(admin, discover(await readSnapshot(snapshotReader(dynamic), signal)), init)
+  return 'the earlier leave was completed'
 }
 
 interface PodShape {

@@ -75,6 +75,10 @@ const LOST_MS = 3000
 const STEADY_MS = 10_000
 /** A relay says when it wants to be called again: neither in a loop nor never. */
 const AGAIN = { minMs: 100, maxMs: 10_000 }
+/** Each wait is longer by up to this part of it, at random. */
+const JITTER = 0.2
+/** The same as LOST_MS after a relay has said that it starts again: the far ends may wait for longer than this one. */
+const RESTARTED_MS = AGAIN.maxMs * (1 + JITTER) + LOST_MS / 2
 /** A relay that refuses is asked less often. */
 const REFUSED_MS = 10_000
 
@@ -162,6 +166,7 @@ class WebRelay {
   #heard: readonly string[] = []
   /** Undefined unless those of an earlier connection count too: LOST_MS. */
   #cancelLost: (() => void) | undefined
+  #lostUntilMs = 0
   /** Whether another relay has this far end now. */
   readonly #isElsewhere: (name: string) => boolean
 
@@ -203,8 +208,10 @@ class WebRelay {
   }
 
   /** Whether it is the relay of this address too, and as far as is known can be reached as its own address states. */
-  serves({ url }: RelayAddress): boolean {
-    return url === this.#address.url && this.#trouble === ''
+  serves({ url, pin }: RelayAddress): boolean {
+    // A pin is that of one key, and so of one relay, whatever the host.
+    const isSame = url === this.#address.url || (pin !== undefined && pin === this.#address.pin)
+    return isSame && this.#trouble === ''
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {
@@ -279,6 +286,7 @@ class WebRelay {
     this.#connection = undefined
     this.#cancelLost?.()
     this.#cancelLost = undefined
+    this.#lostUntilMs = 0
     this.#heard = []
     this.#setPresent([])
   }
@@ -291,7 +299,6 @@ class WebRelay {
     const mine: State = { t: 'connecting', stop, identity }
     this.#state = mine
     let waitMs: number
-    let lostMs = LOST_MS
     let shown: Buffer | undefined
     let refused: Buffer | undefined
     try {
@@ -329,21 +336,18 @@ class WebRelay {
       if (this.#state !== open) return
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
-      if (againMs === undefined) waitMs = this.#backoff.next()
-      else {
-        waitMs = Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
-        // A relay with many gateways calls them back one by one.
-        lostMs = Math.max(LOST_MS, waitMs + LOST_MS / 2)
-      }
+      waitMs =
+        againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
+      this.#connection = undefined
+      // A relay with many gateways calls them back one by one.
+      this.#lose(againMs === undefined ? LOST_MS : RESTARTED_MS)
     } catch (error) {
       if (this.#state !== mine) return
       this.#note(reasonOfFailure(error), error)
       waitMs = isRefusal(error) ? REFUSED_MS : this.#backoff.next()
       if (isRefusal(error)) refused = shown
     }
-    this.#connection = undefined
-    this.#lose(lostMs)
-    const cancel = clock.setTimer(waitMs * (1 + 0.2 * clock.random()), () => {
+    const cancel = clock.setTimer(waitMs * (1 + JITTER * clock.random()), () => {
       this.#state = { t: 'idle' }
       this.#deps.onDue()
     })
@@ -369,11 +373,17 @@ class WebRelay {
 
   /** Links go on at once by another relay that has their far ends too. The others wait for this one. */
   #lose(forMs: number): void {
+    const { clock } = this.#deps
     this.#heard = []
-    this.#cancelLost ??= this.#deps.clock.setTimer(forMs, () => {
-      this.#cancelLost = undefined
-      this.#setPresent(this.#heard)
-    })
+    const untilMs = clock.monotonic() + forMs
+    if (untilMs > this.#lostUntilMs) {
+      this.#lostUntilMs = untilMs
+      this.#cancelLost?.()
+      this.#cancelLost = clock.setTimer(forMs, () => {
+        this.#cancelLost = undefined
+        this.#setPresent(this.#heard)
+      })
+    }
     this.#setPresent([...this.#present].filter((name) => !this.#isElsewhere(name)))
   }
 

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { RelayCommands } from '../../../broker/admin/relay-commands.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
 import { fixSettings } from '../../../broker/store/open-store.ts'
+import type { ShadowedRelay } from '../../../broker/store/stated-relays.ts'
 import type { Peer } from '../../../protocol/broker-api.ts'
 import { type Harness, Watcher, join_, startBroker } from '../support/harness.ts'
 
@@ -20,9 +21,13 @@ async function atStart({ broker }: Harness, peer: Peer): Promise<readonly string
 }
 
 /** Another replica starts on the same store. */
-function startReplica({ log, stateDir }: Harness, relays?: readonly string[]): Promise<void> {
+function startReplica(
+  { log, stateDir }: Harness,
+  relays?: readonly string[],
+  relaysHere = false,
+): Promise<readonly ShadowedRelay[]> {
   const config = { ...DEFAULT_BROKER_CONFIG, stateDir, clusterset: 'demo', advertise: ['127.0.0.1:7443'] }
-  return fixSettings(log, { ...config, ...(relays === undefined ? {} : { relays }) })
+  return fixSettings(log, { ...config, relaysHere, ...(relays === undefined ? {} : { relays }) })
 }
 
 async function joined(t: Test, relays?: readonly string[]): Promise<{ harness: Harness; peer: Peer }> {
@@ -77,8 +82,14 @@ t.test('relays of flags and those that operators add are one list', async (t) =>
     { address: OTHER, isFlagged: false },
     { address: ONE, isFlagged: false },
   ])
-  const taken = startReplica(harness, [`${ONE}#${'b'.repeat(64)}`])
-  await t.rejects(taken, { field: 'relay', message: new RegExp(`another name than ${ONE}`) })
+  const other = `${ONE}#${'b'.repeat(64)}`
+  t.match(await startReplica(harness, [other]), [{ address: ONE, why: `${other} has the same name` }])
+  await watcher.line(`relays ${other} ${OTHER}`)
+  t.match(await admin.list(), [
+    { address: other, isFlagged: true, flag: '--relay' },
+    { address: OTHER, isFlagged: false },
+    { address: ONE, isFlagged: false, notStated: /same name/ },
+  ])
   await startReplica(harness, [ONE])
   t.match(await admin.remove({ relay: 'one.example' }), { changed: true, stays: true })
   await t.rejects(admin.remove({ relay: 'one.example' }), { reason: 'InvalidValue', message: /--relay wss:/ })
@@ -94,7 +105,31 @@ t.test('flags and added relays are no more than members take', async (t) => {
   const { harness } = await joined(t)
   const admin = commands(harness)
   for (const name of ['a', 'b', 'c']) await admin.add({ address: `wss://${name}.example/` })
-  await t.rejects(startReplica(harness, [ONE, OTHER]), { field: 'relay', message: /at most 4 relays/ })
-  await startReplica(harness, [ONE])
+  t.match(await startReplica(harness, [ONE, OTHER]), [{ address: 'wss://c.example/', why: '4 others come first' }])
+  t.match((await admin.list()).map(({ address, notStated }) => [address, notStated]), [
+    [ONE, undefined],
+    [OTHER, undefined],
+    ['wss://a.example/', undefined],
+    ['wss://b.example/', undefined],
+    ['wss://c.example/', '4 others come first'],
+  ])
+  t.same(await startReplica(harness, [ONE]), [])
   await t.rejects(admin.add({ address: OTHER }), { field: 'address', message: /at most 4 relays/ })
+})
+
+t.test('a relay on the port of the broker whose key has changed stops no start', async (t) => {
+  const { harness } = await joined(t)
+  const admin = commands(harness)
+  const [before, after] = ['a', 'b'].map((pin) => `${ONE}#${pin.repeat(64)}`) as [string, string]
+  await admin.add({ address: before })
+  for (const when of ['once', 'again'])
+    t.match(await startReplica(harness, [after], true), [{ address: before }], when)
+  t.match(await admin.list(), [
+    { address: after, isFlagged: true, flag: '--relay-here' },
+    { address: before, isFlagged: false, notStated: `${after} has the same name` },
+  ])
+  t.match(await admin.remove({ relay: 'one.example' }), { changed: true, stays: true, flag: '--relay-here' })
+  await t.rejects(admin.remove({ relay: 'one.example' }), { message: /states it \(--relay-here\): start/ })
+  await startReplica(harness, [after])
+  t.match(await admin.list(), [{ flag: '--relay' }], 'the flag is another one')
 })

@@ -33,7 +33,10 @@ const frame: fc.Arbitrary<Frame> = fc.oneof(
   fc.record({ t: fc.constantFrom('wants' as const, 'present' as const), ends: fc.array(end, { maxLength: 40 }) }),
   fc.record({
     t: fc.constant('datagrams' as const),
-    datagrams: fc.array(fc.record({ end, bytes: octets(1, 1500) }, { noNullPrototype: true }), { maxLength: 20 }),
+    datagrams: fc.array(fc.record({ end, bytes: octets(1, 1500) }, { noNullPrototype: true }), {
+      minLength: 1,
+      maxLength: 20,
+    }),
   }),
   fc.record({ t: fc.constant('restarting' as const), againMs: fc.nat(0xffffffff) }),
 )
@@ -72,6 +75,7 @@ t.test('sizes are bounded', async (t) => {
   const more = { ...one, bytes: Buffer.alloc(MAX_DATAGRAM_BYTES + 1) }
   t.equal(decodeFrame(encodeFrame({ t: 'datagrams', datagrams: [more] })), undefined)
   t.equal(decodeFrame(encodeFrame({ t: 'datagrams', datagrams: [{ ...one, bytes: Buffer.alloc(0) }] })), undefined)
+  t.equal(decodeFrame(Buffer.of(7)), undefined, 'a list of none')
   t.throws(() => encodeFrame({ t: 'datagrams', datagrams: Array.from({ length: 8 }, () => one) }), RangeError)
   t.throws(() => encodeFrame({ t: 'wants', ends: Array.from({ length: MAX_WANTS + 1 }, () => one.end) }), RangeError)
   t.equal(decodeFrame(Buffer.alloc(MAX_FRAME_BYTES + 1, 7)), undefined)

@@ -4,7 +4,13 @@ import { type AddressInfo, type Socket, createServer } from 'node:net'
 import { connect } from 'node:tls'
 import fc from 'fast-check'
 import t from 'tap'
-import { MAX_HELLO_BYTES, SharedPort, helloProtocols } from '../../../runtime/shared-port/shared-port.ts'
+import {
+  MAX_HELLO_BYTES,
+  MAX_HELLO_PIECES,
+  MAX_HELLO_RECORDS,
+  SharedPort,
+  helloProtocols,
+} from '../../../runtime/shared-port/shared-port.ts'
 import { eventually } from '../../support/eventually.ts'
 
 /** The first message of a client of Node that asks for these protocols. */
@@ -47,13 +53,12 @@ t.test('what clients ask for, and whose they are', async (t) => {
     ['a member', broker, ['h2'], 'first'],
     ['a browser', await hello(['h2', 'http/1.1']), ['h2', 'http/1.1'], 'first'],
     ['none', plain, [], 'first'],
-    ['in small records', inRecords(relay, 7), ['http/1.1'], 'second'],
-    ['in records of one octet', inRecords(relay, 1), ['http/1.1'], 'second'],
+    ['in small records', inRecords(relay, Math.ceil((relay.length - 5) / MAX_HELLO_RECORDS)), ['http/1.1'], 'second'],
     ['with more behind it', Buffer.concat([relay, Buffer.alloc(3)]), ['http/1.1'], 'second'],
   ]
   for (const [what, bytes, protocols, owner] of rows) {
     t.same(helloProtocols(bytes), { t: 'known', protocols }, what)
-    t.equal(port.ownerOf(bytes), owner, what)
+    t.equal(port.ownerOf(bytes, 1), owner, what)
   }
   for (const whole of [relay, inRecords(relay, 100)])
     for (let length = 0; length < whole.length; length++)
@@ -76,11 +81,12 @@ t.test('what is no such message is none', async (t) => {
     'a record that is too long': Buffer.of(22, 3, 1, 0xff, 0xff),
     'a message that is too long': Buffer.of(22, 3, 1, 0, 4, 1, 0xff, 0xff, 0xff),
     'a list that is too long': changed(44 + (relay[43] ?? 0), 255),
+    'in records of one octet': inRecords(relay, 1),
     'more than one message has': inRecords(Buffer.alloc(MAX_HELLO_BYTES + 10, 1), 16_000),
   }
   for (const [what, bytes] of Object.entries(rows)) {
     t.equal(helloProtocols(bytes).t, 'other', what)
-    t.equal(new SharedPort().ownerOf(bytes), 'first', what)
+    t.equal(new SharedPort().ownerOf(bytes, 1), 'first', what)
   }
 })
 
@@ -98,4 +104,11 @@ t.test('no octets of a stranger throw, and all are read in the end', async () =>
       return helloProtocols(bytes).t !== 'partial'
     }),
   )
+})
+
+t.test('a message that comes in more pieces than any client sends is not waited for', async (t) => {
+  const [port, half] = [new SharedPort(), relay.subarray(0, 60)]
+  const owners = Array.from({ length: MAX_HELLO_PIECES + 1 }, (_, i) => port.ownerOf(half, i + 1))
+  t.same(owners, [...owners.slice(2).map(() => 'partial'), 'first', 'first'])
+  t.equal(port.ownerOf(relay, MAX_HELLO_PIECES), 'second', 'the last piece counts')
 })

@@ -268,10 +268,45 @@ t.test('a broker that follows object Topology: its kind and its right come befor
     'apply ClusterRoleBinding sealane-broker',
     'apply StatefulSet sealane-broker/sealane-broker',
   ])
+  // It grants its own rights, so who installs it must have them.
+  for (const right of ['create clusterroles', 'watch topologies', 'patch topologies/status']) {
+    const lacking = new MemoryAdmin()
+    lacking.denied.add(right)
+    await t.rejects(deployed(lacking, 'object'), new RegExp(right), right)
+  }
   const poor = new MemoryAdmin()
   poor.denied.add('create clusterroles')
   await t.rejects(deployed(poor, 'object'), /create clusterroles/)
   t.same(await deployed(poor, 'commands'), ['apply StatefulSet sealane-broker/sealane-broker'], 'it needs none of that')
+})
+
+t.test('a broker that follows no object any more leaves no right behind', async (t) => {
+  const admin = new MemoryAdmin()
+  let said = ''
+  const deployed = async (topologyFrom: 'commands' | 'object'): Promise<unknown> => {
+    const chosen = { topologyFrom, advertise: ['a.example.org:1'] }
+    const init = { chosen, force: true, dryRun: false, flags: '', timeoutMs: 0, clock: new FakeClock(), signal }
+    const say = (text: string): void => void (said += text)
+    // No controller makes the pods.
+    return failure(deployBroker(admin, { ...init, say, report: () => undefined }))
+  }
+  const rights = async (): Promise<readonly string[]> => {
+    const kinds = ['ClusterRole', 'ClusterRoleBinding']
+    const all = await Promise.all(kinds.map((kind) => admin.list('rbac.authorization.k8s.io/v1', kind, {})))
+    return all.flat().map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+  }
+  await deployed('object')
+  t.same(await rights(), ['ClusterRole sealane-broker', 'ClusterRoleBinding sealane-broker'])
+  admin.denied.add('delete clusterroles')
+  t.match(await deployed('commands'), { message: /may not delete clusterroles/ })
+  t.equal((await rights()).length, 2)
+  admin.denied.clear()
+  await deployed('commands')
+  t.same(await rights(), [])
+  t.match(said, /removed {3}ClusterRoleBinding sealane-broker [^\n]*\n {2}removed {3}ClusterRole sealane-broker /)
+  said = ''
+  await deployed('commands')
+  t.notMatch(said, /removed/)
 })
 
 t.test('the flags that are carried are those that there are', (t) => {

@@ -466,6 +466,15 @@ t.test('dns listens where its Service may have its address: by IPv6 too in a clu
     return planJoin(found, chosen, DEFAULT_VALUES, { live, asked: {} })
   }
   t.strictSame(listen(again(first.site, '10.8.0.0/16', 'fd00:8::/108')), both, 'a cluster that gets IPv6 later')
+  const both6 = plan(found, { podCIDRs: ['10.9.0.0/16'], serviceCIDRs: ['10.8.0.0/16', 'fd00:8::/108'] }).site
+  t.equal(again(both6, '10.8.0.0/16', 'fd00:8::/108').site, both6, 'the same again')
+  const earlier = both6.replace(/\n *- "?\[::\]:5353"?/, '')
+  t.not(earlier, both6)
+  const same = again(earlier, '10.8.0.0/16', 'fd00:8::/108')
+  t.strictSame(listen(same), both, 'a member of an earlier build, although no fact changes')
+  const more = earlier.replace(/( *)listen:/, '$1reportedBy: me\n$1listen:')
+  t.match(again(more, '10.8.0.0/16', 'fd00:8::/108').site, /reportedBy: me/, 'what else is stated of dns stays')
+  t.equal(again(first.site, '10.8.0.0/16').site, first.site, 'a cluster without IPv6')
   const own = first.site.replace('0.0.0.0:5353', '10.9.0.7:5353')
   t.strictSame(listen(again(own, '10.8.0.0/16', 'fd00:8::/108')), ['10.9.0.7:5353'], 'what a user wrote stays')
 })

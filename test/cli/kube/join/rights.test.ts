@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { discover } from '../../../../cli/discovery/discover.ts'
 import { readSnapshot, snapshotReader } from '../../../../cli/discovery/read-snapshot.ts'
+import { wireClusterDns } from '../../../../cli/cluster/wire-cluster-dns.ts'
 import { leaveCluster } from '../../../../cli/cluster/leave/leave-cluster.ts'
 import { applyRights, checkRights, removalRights, rightsBesides } from '../../../../cli/installation/check-rights.ts'
 import { planMember } from '../../../../install/plan-member.ts'
@@ -11,6 +12,8 @@ import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { InstallingAdmin } from '../../../support/installing-admin.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { KUBEADM } from '../../../support/corefiles.ts'
+import { configMap, coreDnsWorkload } from '../../cluster-dns/objects.ts'
 import { MEMBERSHIP, gateway, join, node } from './joining.ts'
 
 const { signal } = new AbortController()
@@ -44,7 +47,8 @@ const VERBS: Readonly<Record<string, readonly string[]>> = {
   merge: ['patch'],
   remove: ['delete'],
   create: ['create'],
-  replace: ['create', 'update', 'delete'],
+  // The tests here have the objects that are replaced.
+  replace: ['update'],
 }
 
 function written({ done }: MemoryAdmin): readonly string[] {
@@ -109,11 +113,76 @@ t.test('who may not delete the console changes nothing', async (t) => {
   t.notMatch(stays.outcome, { message: /may not/ }, 'a join that leaves it takes no such right')
 })
 
-async function leave(change: (admin: MemoryAdmin) => void): Promise<MemoryAdmin> {
+const COREDNS = {
+  flavour: { value: 'coredns', confidence: 'certain', how: 'given' },
+  server: undefined,
+  address: undefined,
+  domain: { value: 'cluster.local', confidence: 'certain', how: 'given' },
+} as const
+
+function dnsObjects(): readonly ManifestObject[] {
+  const all = [configMap('coredns', { Corefile: KUBEADM }), coreDnsWorkload('coredns', 'coredns')]
+  return all as readonly ManifestObject[]
+}
+
+/** A join has wired the DNS of this cluster. */
+async function wire(admin: MemoryAdmin): Promise<void> {
+  const metadata = { name: 'sealane-dns', namespace: 'sealane-system' }
+  admin.put({ apiVersion: 'v1', kind: 'Service', metadata, spec: { clusterIP: '10.43.0.99' } })
+  for (const one of dnsObjects()) admin.put(one)
+  const distribution = { value: 'unknown', confidence: 'certain', how: 'given' } as const
+  const init = { dryRun: false, clock: new FakeClock(), signal, say: () => undefined }
+  await wireClusterDns(admin, { dns: COREDNS, distribution }, init)
+  admin.done.length = 0
+}
+
+t.test('a leave that undoes what a join did to the DNS of the cluster', async (t) => {
+  const reviews = new Reviews()
+  const admin = await leave(async (one) => {
+    await wire(one)
+    reviews.watch(one)
+  })
+  const dns = used(admin).filter((right) => right.endsWith('in kube-system'))
+  t.same(dns, ['delete rolebindings in kube-system', 'delete roles in kube-system', 'update configmaps in kube-system'])
+  allAsked(t, admin, reviews)
+  for (const right of ['delete roles', 'update configmaps']) {
+    const denied: MemoryAdmin[] = []
+    const refused = leave(async (one) => {
+      await wire(one)
+      one.denied.add(right)
+      denied.push(one)
+    })
+    t.match(await messageOf(refused), new RegExp(`may not ${right}`))
+    t.same(denied.flatMap(written), [], right)
+  }
+})
+
+t.test('who may not change the DNS of the cluster joins nothing', async (t) => {
+  const world = [node('n1', 'True'), gateway(), ...dnsObjects()]
+  const reviews = new Reviews()
+  const joined = await join(world, (one) => reviews.watch(one))
+  t.ok(used(joined.admin).includes('update configmaps in kube-system'), 'it did wire the DNS')
+  t.ok(reviews.asked.has('update configmaps in kube-system'))
+  t.equal(reviews.lateBy, 0)
+  const { admin, outcome } = await join(world, (one) => void one.denied.add('update configmaps'))
+  t.match(outcome, { message: /this user may not update configmaps/ })
+  t.same(written(admin), [])
+})
+
+t.test('a join that has mended a broken leave says so when it may not go on', async (t) => {
+  const leaving = { ...MEMBERSHIP, metadata: { name: 'self', annotations: { 'sealane.io/leave-requested': 'true' } } }
+  const objects = [leaving, node('n1', 'True'), gateway(), ...consoleObjects()]
+  const denied = (admin: MemoryAdmin): void => void admin.denied.add('delete deployments')
+  const { outcome } = await join(objects, denied, { asked: { console: false } })
+  t.match(outcome, { hint: /; the earlier leave was undone, and nothing else was changed$/ })
+})
+
+async function leave(change: (admin: MemoryAdmin) => void | Promise<void>): Promise<MemoryAdmin> {
   const objects = planMember(WITH_CONSOLE).flatMap((part) => part.objects)
   const admin = new InstallingAdmin([MEMBERSHIP, node('n1', 'True'), gateway(), ...objects])
-  change(admin)
-  const discovery = discover(await readSnapshot(snapshotReader(admin.dynamic), signal))
+  await change(admin)
+  const found = discover(await readSnapshot(snapshotReader(admin.dynamic), signal))
+  const discovery = { ...found, dns: COREDNS }
   const init = { force: true, timeoutMs: 0, clock: new FakeClock(), signal, say: () => undefined }
   await leaveCluster(admin, discovery, init)
   return admin
