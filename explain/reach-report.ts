@@ -3,6 +3,7 @@
  * each link its rung and why it has no better one. Pure.
  */
 import {
+  CONDITION_BEHIND_NAT,
   CONDITION_NAT_MAPPING,
   CONDITION_PORT_MAPPED,
   type ConnectionStatus,
@@ -17,8 +18,12 @@ import {
   type BetterRung,
   type LinkRung,
   RUNG_TCP_443,
+  type UdpLink,
+  isHidden,
   linkRung,
   remoteLaneOf,
+  udpBlockedText,
+  udpFinding,
   whyNotBetter,
 } from '../model/lanes/lanes.ts'
 import { type ReasonCode, knownReason, reasonRow } from '../model/reasons/reasons.ts'
@@ -100,15 +105,27 @@ function gatewayReach(world: World, ends: Ends, { object }: Seen<FactObjects['Ga
   const { name: node } = object.metadata
   const { connections = [], relays = [], conditions } = object.status ?? {}
   const links = connections.map((connection) => linkReach({ world, ends, gateway: object }, connection)).sort(byNeed)
+  const shown = connections.map((connection): UdpLink => {
+    const { cluster, state, endpoint } = connection
+    const far = ends.get(endpoint)
+    const rung = state === 'up' ? linkRung(connection, undefined, far) : undefined
+    return {
+      cluster,
+      by: rung === undefined ? 'none' : rung === RUNG_TCP_443 ? 'tcp-443' : 'udp',
+      isCallable: far !== undefined && !isHidden(far.spec.candidates) && world.via.get(cluster) === undefined,
+      isNew: false,
+    }
+  })
   const seenAt = relays.flatMap((relay) => (relay.seenAt === undefined ? [] : [relay.seenAt]))
   const nat = findCondition(conditions, CONDITION_NAT_MAPPING)
+  const behind = findCondition(conditions, CONDITION_BEHIND_NAT)
   const mapped = findCondition(conditions, CONDITION_PORT_MAPPED)
   return {
     node,
     seenAt: [...new Set(seenAt)].sort(),
-    nat: factOf(nat, 'no two relays see it, so that its NAT is not known, if there is one'),
+    nat: natOf(nat, behind),
     mapping: factOf(mapped, 'no router is asked'),
-    udp: udpOf(links, relays),
+    udp: udpOf({ links, relays, behind, shown }),
     relays,
     links,
   }
@@ -119,14 +136,35 @@ function factOf(condition: ReturnType<typeof findCondition>, otherwise: string):
   return { is: condition.status === 'True' ? 'yes' : 'no', reason: condition.reason, why: condition.message }
 }
 
-function udpOf(links: readonly LinkReach[], relays: readonly KnownRelay[]): ReachFact {
+/** What is known of the NAT beside how it maps ports is in the other condition. */
+function natOf(mapping: FoundCondition, behind: FoundCondition): ReachFact {
+  const isKnown = mapping !== undefined && mapping.status !== 'Unknown'
+  if (isKnown || behind?.status !== 'True')
+    return factOf(mapping, 'no two relays see it, so that its NAT is not known, if there is one')
+  return { is: behind.reason === 'BehindSymmetricNat' ? 'no' : 'unknown', reason: behind.reason, why: behind.message }
+}
+
+type FoundCondition = ReturnType<typeof findCondition>
+
+interface UdpInit {
+  readonly links: readonly LinkReach[]
+  readonly relays: readonly KnownRelay[]
+  readonly behind: FoundCondition
+  readonly shown: readonly UdpLink[]
+}
+
+/** The gateway knows for how long its links are up, so its own finding comes first. */
+function udpOf({ links, relays, behind, shown }: UdpInit): ReachFact {
   const up = links.filter(({ state }) => state === 'up')
   const byUdp = up.find(({ rung }) => rung !== undefined && rung !== RUNG_TCP_443)
   if (byUdp !== undefined) return { is: 'yes', why: `the link to ${byUdp.cluster} is up by UDP` }
-  const relay = relays.find(({ state }) => state === 'answers')
+  const relay = relays.find(({ state, name }) => state === 'answers' && !name.startsWith(RUNG_TCP_443))
   if (relay !== undefined) return { is: 'yes', why: `the relay of ${relay.name} answers by UDP` }
+  if (behind?.reason === 'UdpBlocked') return { is: 'no', reason: behind.reason, why: behind.message }
   if (up.length === 0) return { is: 'unknown', why: 'no link is up' }
-  return { is: 'no', reason: 'UdpUnanswered', why: 'all links that are up go over port 443' }
+  const why = udpBlockedText(udpFinding(shown, false))
+  if (why !== undefined) return { is: 'no', reason: 'UdpBlocked', why }
+  return { is: 'unknown', why: 'the links that are up go over port 443, and too few far ends can be called by UDP' }
 }
 
 interface Around {

@@ -30,7 +30,7 @@ import { exportsBy, importersOf, linkEnds, readReporters } from './importers.ts'
 export const MAX_PLANNED = 1000
 /** Ids that it lists of the importers of one service. */
 const MAX_IMPORTERS = 20
-/** Lists of hubs with too few ports that it lists. */
+/** Lists of hubs with too little room that it lists. */
 const MAX_CROWDED = 20
 
 /** The members with which each one would no longer link, or would then. */
@@ -153,6 +153,22 @@ interface Through {
 /** Relays at which a link is bound, so that the loss of one interrupts it for a moment only. */
 const RELAYS_OF_LINK = 2
 
+/**
+ * For how many links relays have room, each of which is bound at two of them, if there are two. A link is bound once at
+ * each, so of a relay no more pairs count than there are links.
+ */
+function roomOf(pairs: readonly number[]): number {
+  const bound = Math.min(pairs.length, RELAYS_OF_LINK)
+  const hasRoom = (links: number): boolean => pairs.reduce((sum, one) => sum + Math.min(one, links), 0) >= bound * links
+  let [least, most] = [0, pairs.reduce((sum, one) => sum + one, 0)]
+  while (least < most) {
+    const links = Math.ceil((least + most) / 2)
+    if (hasRoom(links)) least = links
+    else most = links - 1
+  }
+  return least
+}
+
 /** Counts the pairs that link through hubs. */
 class TransitCount {
   readonly #topology: Topology
@@ -223,8 +239,6 @@ class TransitCount {
   #crowded(): readonly CrowdedRelays[] {
     const rows = [...this.#through.values()].flatMap(({ via, links, ofMember }): CrowdedRelays[] => {
       const relays = via.flatMap((id) => this.#relaysOf(id))
-      const roomOf = (pairs: readonly number[]): number =>
-        Math.floor(pairs.reduce((sum, one) => sum + one, 0) / Math.min(relays.length, RELAYS_OF_LINK))
       const members = [...ofMember].map(([member, linksOfMember]) => {
         const byPorts = (this.#gateways.get(member)?.gateways ?? 0) * PORTS_OF_RELAY
         const roomOfMember = roomOf(relays.map((pairs) => Math.min(Math.floor(pairs / 2), byPorts)))

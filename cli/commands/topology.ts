@@ -214,7 +214,7 @@ function missingText({ transit }: Pick<TopologyPlan, 'transit'>): string {
       unreachableCount,
     ),
     section(
-      `hubs whose relays have too few ports, so some links stay down: ${crowded.length}`,
+      `hubs whose relays have too little room, so some links stay down: ${crowded.length}`,
       crowded.map(crowdedText),
       crowded.length,
     ),

@@ -75,8 +75,8 @@ export interface CableLink extends FarEnd {
   /** The far end's address inside the tunnel: CableRules.probeAddress(). */
   readonly laneAddress: string
   readonly prefixes: readonly string[]
-  /** The far end cannot be called from outside, as far as is known. Absent: it can. */
-  readonly hidden?: boolean
+  /** The far end states public addresses alone, and none that a NAT may have. Absent: it may be behind NAT. */
+  readonly isPublic?: true
   readonly choice: CallChoice
 }
 

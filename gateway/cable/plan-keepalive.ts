@@ -19,14 +19,14 @@ export interface KeepaliveInit {
   readonly behindNat: boolean
   /** For how long that NAT keeps an entry, at least: GatewayWorld.natLifeSeconds. Absent: it is not known. */
   readonly natLifeSeconds?: number
-  /** The far end is behind NAT, too, so it may send keepalives as often as BEHIND_NAT_SECONDS. Absent: it is not. */
-  readonly farHidden?: boolean
+  /** The far end is surely not behind NAT: CableLink.isPublic. Absent: it may be, and send as often as this end. */
+  readonly farIsPublic?: boolean
 }
 
 /** In seconds, 5 to 25: far ends expect one in 25 s, and miss three before they ask (SILENCE_MS). */
-export function keepaliveSeconds({ behindNat, natLifeSeconds, farHidden = false }: KeepaliveInit): number {
+export function keepaliveSeconds({ behindNat, natLifeSeconds, farIsPublic = false }: KeepaliveInit): number {
   if (!behindNat) return KEEPALIVE_SECONDS
   if (natLifeSeconds === undefined) return BEHIND_NAT_SECONDS
   if (natLifeSeconds < BEHIND_NAT_SECONDS) return BEHIND_HASTY_NAT_SECONDS
-  return natLifeSeconds < PATIENT_SECONDS || farHidden ? BEHIND_NAT_SECONDS : BEHIND_PATIENT_NAT_SECONDS
+  return natLifeSeconds >= PATIENT_SECONDS && farIsPublic ? BEHIND_PATIENT_NAT_SECONDS : BEHIND_NAT_SECONDS
 }

@@ -2,6 +2,7 @@
 import {
   type Prefix,
   type RemoteCluster,
+  UNGRANTED_SPACE,
   checkRemoteClusters,
   classifyAddress,
   containsAddress,
@@ -60,6 +61,8 @@ export interface RemoteLink extends FarEnd {
   readonly via?: readonly string[]
   /** A router leads calls to it. */
   readonly portMapped?: true
+  /** It states public addresses alone, and none that a NAT may have. */
+  readonly isPublic?: true
   /** What it states of relays. Absent: nothing. */
   readonly relayCosts?: RelayCosts
 }
@@ -306,7 +309,27 @@ function toLink(
     ...(spec.capabilities.includes(CAPABILITY_RELAY) && via === undefined ? { relays: true } : {}),
     ...(via === undefined ? {} : { via }),
     ...(spec.capabilities.includes(CAPABILITY_PORT_MAPPED) ? { portMapped: true } : {}),
+    ...(isSurelyPublic(endpoint) ? { isPublic: true } : {}),
     ...(statesRelayCosts(spec.capabilities) ? { relayCosts: decodeRelayCosts(spec.capabilities) } : {}),
+  }
+}
+
+/**
+ * A far end that is not behind NAT, as its Endpoint shows. One that states a public and a private address may be behind a
+ * NAT that forwards its port: the operator stated the address of that. What it states falsely slows down the keepalives
+ * of its own links.
+ */
+function isSurelyPublic({ spec: { candidates, capabilities } }: Endpoint): boolean {
+  if (candidates.length === 0 || capabilities.includes(CAPABILITY_PORT_MAPPED)) return false
+  return candidates.every(({ kind, address }) => kind !== 'observed' && isPublicAddress(address))
+}
+
+function isPublicAddress(text: string): boolean {
+  try {
+    const address = parseAddress(text)
+    return !UNGRANTED_SPACE.some((space) => space.family === address.family && containsAddress(space, address))
+  } catch {
+    return false
   }
 }
 

@@ -147,8 +147,7 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return keepSession(init, current, sinceMs, elapsedMs)
   }
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
-  const relaysAtMs = relays.length > 0 && elapsedMs < RELAY_AFTER_MS ? RELAY_AFTER_MS : Infinity
-  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + Math.min(endsMs, relaysAtMs) }
+  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + Math.min(endsMs, relaysAtMs(init, elapsedMs)) }
 }
 
 export type TransitChoiceInit = Omit<
@@ -302,7 +301,12 @@ function keepSession(
   const { rotateMs } = init
   const turn = Math.floor(elapsedMs / rotateMs)
   const choice = turn === 0 ? keep(current, 'the remote gateway answered there before') : tryPlace(init, turn - 1)
-  return { ...choice, nextAtMs: sinceMs + (turn + 1) * rotateMs }
+  return { ...choice, nextAtMs: sinceMs + Math.min((turn + 1) * rotateMs, relaysAtMs(init, elapsedMs)) }
+}
+
+/** When a relay may be called for the first time, counted as `elapsedMs`. Infinity: there is none, or it may be now. */
+function relaysAtMs({ relays = [] }: EndpointChoiceInit, elapsedMs: number): number {
+  return relays.length > 0 && elapsedMs < RELAY_AFTER_MS ? RELAY_AFTER_MS : Infinity
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {

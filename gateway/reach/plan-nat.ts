@@ -2,7 +2,14 @@
  * Of what kind the NAT in front of this node is, in the words of the field, by what several observers say: the broker,
  * which saw the cluster when it joined, and relays, which see the ports of its links (RFC 4787 section 4.1). Pure.
  */
-import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../../model/addresses/addresses.ts'
+import {
+  type Prefix,
+  UNGRANTED_SPACE,
+  containsAddress,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/addresses.ts'
+import { type UdpFinding, type UdpLink, udpBlockedText, udpFinding } from '../../model/lanes/lanes.ts'
 import type { NatMapping } from './relay/bind-frame.ts'
 
 /**
@@ -31,11 +38,7 @@ export interface NatFacts {
   readonly mapping: NatMapping
   /** Other members, each with the addresses at which they are seen, by their own word. */
   readonly others: readonly { readonly cluster: string; readonly address: string }[]
-  /** Links that are up: over port 443, and by UDP. */
-  readonly overWeb: number
-  readonly byUdp: number
-  /** Links whose far end can be called from outside, and that are not up by UDP. */
-  readonly callable: number
+  readonly links: readonly UdpLink[]
   /** GatewayWorld.natLifeSeconds. */
   readonly lifeSeconds?: number
 }
@@ -48,8 +51,7 @@ export interface NatView {
   readonly isCarrier: boolean
   /** Members behind the same NAT, by their own word. Sorted. */
   readonly sameNat: readonly string[]
-  /** Links are up over port 443, and none by UDP, although there are far ends that can be called from outside. */
-  readonly isUdpBlocked: boolean
+  readonly udp: UdpFinding
   readonly lifeSeconds?: number
 }
 
@@ -57,8 +59,11 @@ const CARRIER_SPACE: Prefix = parsePrefix('100.64.0.0/10')
 
 /** `before`: the view before, which knows the mapping of the same NAT also when no two relays are asked any more. */
 export function planNat(facts: NatFacts, before?: NatView): NatView {
-  const { ownAddresses, inside, observed, seen, others, overWeb, byUdp, callable, lifeSeconds } = facts
-  const sightings = [...new Set([...(observed === undefined ? [] : [observed]), ...seen])]
+  const { ownAddresses, inside, observed, seen, others, links, lifeSeconds } = facts
+  // Whoever sees an own private address is in the same network, and shows nothing of the way out of it.
+  const sightings = [...new Set([...(observed === undefined ? [] : [observed]), ...seen])].filter((text) => {
+    return !(ownAddresses.has(text) && isPrivate(text))
+  })
   const outside = sightings.filter((text) => !ownAddresses.has(text)).sort()
   const sameNat = others.filter(({ address }) => outside.includes(address)).map(({ cluster }) => cluster)
   return {
@@ -67,7 +72,7 @@ export function planNat(facts: NatFacts, before?: NatView): NatView {
     isCarrier:
       outside.length > 0 && [...outside, ...(inside === undefined ? [] : [inside])].some((text) => isCarriers(text)),
     sameNat: [...new Set(sameNat)].sort(),
-    isUdpBlocked: overWeb > 0 && byUdp === 0 && callable > 0 && seen.length === 0,
+    udp: udpFinding(links, seen.length > 0),
     ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
   }
 }
@@ -92,13 +97,18 @@ function kindOf(
 }
 
 /** All that the metric shows as 1. */
-export function natTraits({ kind, isCarrier, sameNat, isUdpBlocked }: NatView): readonly NatTrait[] {
+export function natTraits({ kind, isCarrier, sameNat, udp }: NatView): readonly NatTrait[] {
   return [
     kind,
     ...(isCarrier ? (['cgnat'] as const) : []),
     ...(sameNat.length > 0 ? (['same-lan'] as const) : []),
-    ...(isUdpBlocked ? (['udp-blocked'] as const) : []),
+    ...(udpBlockedText(udp) === undefined ? [] : (['udp-blocked'] as const)),
   ]
+}
+
+function isPrivate(text: string): boolean {
+  const address = parseAddress(text)
+  return UNGRANTED_SPACE.some((space) => space.family === address.family && containsAddress(space, address))
 }
 
 function isCarriers(text: string): boolean {

@@ -26,7 +26,7 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
-import { MAX_RELAYS, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
+import { MAX_RELAYS, RUNG_TCP_443, udpBlockedText } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, keepaliveSeconds, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
@@ -249,10 +249,13 @@ function nameCondition({ publicName, nowMs }: StatusInit, list: readonly Conditi
   return setCondition(list, { type, status: 'False', reason: problem.reason, message }, nowMs)
 }
 
-function natCondition({ natMapping, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+function natCondition({ natMapping, nat, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
   const type = CONDITION_NAT_MAPPING
   // One that asks two relays no longer still has the same NAT; a process that has just started asks soon.
-  if (natMapping === undefined || natMapping === 'unknown') return list
+  if (natMapping === undefined || natMapping === 'unknown') {
+    // It would contradict the condition BehindNat.
+    return nat?.kind === 'public' || nat?.kind === 'behind' ? list.filter((one) => one.type !== type) : list
+  }
   const finding: ConditionFinding =
     natMapping === 'endpointIndependent'
       ? {
@@ -292,14 +295,14 @@ function behindNatCondition({ nat, nowMs }: StatusInit, list: readonly Condition
   // The finding of an earlier process stays until there is a plan.
   if (nat === undefined) return list
   const isBehind = nat.outside.length > 0
-  if (!isBehind && !nat.isUdpBlocked) return list.filter((one) => one.type !== type)
+  if (!isBehind && udpBlockedText(nat.udp) === undefined) return list.filter((one) => one.type !== type)
   const message = fitText(natText(nat), MAX_CONNECTION_MESSAGE_LENGTH)
   return setCondition(list, { type, status: isBehind ? 'True' : 'False', reason: natReason(nat), message }, nowMs)
 }
 
 /** What hinders links most comes first. */
-function natReason({ kind, isCarrier, isUdpBlocked, lifeSeconds }: NatView): ReasonCode {
-  if (isUdpBlocked) return 'UdpBlocked'
+function natReason({ kind, isCarrier, udp, lifeSeconds }: NatView): ReasonCode {
+  if (udpBlockedText(udp) !== undefined) return 'UdpBlocked'
   if (lifeSeconds === 0) return 'NatForgetsSoon'
   if (kind === 'symmetric') return 'BehindSymmetricNat'
   return isCarrier ? 'BehindCarrierNat' : 'BehindNat'
@@ -313,17 +316,25 @@ const NAT_TEXTS = {
   symmetric: 'symmetric NAT: another port for each destination',
 } as const satisfies Record<NatView['kind'], string>
 
-function natText({ kind, outside, isCarrier, sameNat, isUdpBlocked, lifeSeconds }: NatView): string {
-  const every = lifeSeconds === undefined ? 0 : keepaliveSeconds({ behindNat: true, natLifeSeconds: lifeSeconds })
-  const lives = lifeSeconds === 0 ? 'less than 10 s' : `${lifeSeconds ?? 0} s or more`
+function natText({ kind, outside, isCarrier, sameNat, udp, lifeSeconds }: NatView): string {
+  const blocked = udpBlockedText(udp)
   return [
     NAT_TEXTS[kind],
     ...(outside.length === 0 ? [] : [`seen at ${named(outside)}`]),
     ...(isCarrier ? ['100.64.0.0/10 is on the way (CGNAT)'] : []),
     ...(sameNat.length === 0 ? [] : [`behind the same NAT as ${named(sameNat)}`]),
-    ...(lifeSeconds === undefined ? [] : [`a mapping without packets lives for ${lives}: keepalives every ${every} s`]),
-    ...(isUdpBlocked ? ['UDP gets no answer, and port 443 does'] : []),
+    ...(lifeSeconds === undefined ? [] : [lifeText(lifeSeconds)]),
+    ...(blocked === undefined ? [] : [blocked]),
   ].join('; ')
+}
+
+function lifeText(lifeSeconds: number): string {
+  const [toPublic, toOthers] = [true, false].map((farIsPublic) =>
+    keepaliveSeconds({ behindNat: true, natLifeSeconds: lifeSeconds, farIsPublic }),
+  )
+  const lives = lifeSeconds === 0 ? 'less than 10 s' : `${lifeSeconds} s or more`
+  const others = toPublic === toOthers ? '' : `, or ${toOthers ?? 0} s to ends that may be behind NAT`
+  return `a mapping without packets lives for ${lives}: keepalives every ${toPublic ?? 0} s${others}`
 }
 
 const CONDITIONS_BESIDE_READY = [

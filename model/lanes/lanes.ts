@@ -53,6 +53,7 @@ export {
 export { linkPort } from './link-port.ts'
 export { likelyRungText } from './likely-rung.ts'
 export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
+export { UDP_SETTLES_MS, type UdpFinding, type UdpLink, udpBlockedText, udpFinding } from './udp-passes.ts'
 export { type BetterRung, whyNotBetter } from './why-not-better.ts'
 export {
   COST_DIFFERS_MS,

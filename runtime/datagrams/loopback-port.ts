@@ -44,9 +44,10 @@ export function openLoopbackPort({ cable, onReady, onDatagram, onError }: Loopba
     port = socket.address().port
     onReady()
   })
-  // A connected socket takes datagrams of the cable alone, and sends without looking for a route each time.
-  socket.on('message', (bytes) => {
-    if (isOpen) onDatagram(bytes)
+  // A connected socket takes datagrams of the cable alone, and sends without looking for a route each time. The kernel
+  // keeps those that came from anywhere before it was connected.
+  socket.on('message', (bytes, from) => {
+    if (isOpen && port !== undefined && from.port === cable && from.address === LOOPBACK) onDatagram(bytes)
   })
   socket.on('error', (error) => {
     // The device of the cable may be away for a moment.

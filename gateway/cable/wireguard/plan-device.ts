@@ -46,13 +46,13 @@ export function planDevice(lane: CableDevice): DevicePlan {
   const { behindNat, natLifeSeconds } = lane
   const life = natLifeSeconds === undefined ? {} : { natLifeSeconds }
   const peer = (
-    { identity, choice, hidden: farHidden = false }: CableLink,
+    { identity, choice, isPublic: farIsPublic = false }: CableLink,
     allowedIps: readonly string[],
   ): PeerConfig => ({
     publicKey: identity,
     ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
     allowedIps: choice.forgets === true ? [] : allowedIps,
-    keepaliveSeconds: keepaliveSeconds({ behindNat, ...life, farHidden }),
+    keepaliveSeconds: keepaliveSeconds({ behindNat, ...life, farIsPublic }),
   })
   const peers = [
     ...lane.links.map((link) => ({ link, peer: peer(link, [...link.prefixes, `${link.laneAddress}/32`]) })),

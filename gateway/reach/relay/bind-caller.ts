@@ -108,6 +108,24 @@ export class BindCaller {
     return this.#dueMs
   }
 
+  /** The relay will challenge the next question: it has not proven this end at its port yet. */
+  get isUnproven(): boolean {
+    return this.#cookie === NO_COOKIE
+  }
+
+  /** Since when a question to be challenged has no answer, in milliseconds of the monotonic clock. Undefined: none has. */
+  get unprovenSinceMs(): number | undefined {
+    return this.isUnproven && this.#unanswered > 0 ? this.#sentMs : undefined
+  }
+
+  /** Lets go of a binding, or a refusal, that is over. next() does so as well. */
+  look(monotonicMs: number): void {
+    const state = this.#state
+    const isOver = (state.is === 'bound' || state.is === 'refused') && monotonicMs >= state.untilMs
+    const isSilent = state.is !== 'asking' && this.#unanswered >= UNANSWERED && monotonicMs >= this.#dueMs
+    if (isOver || isSilent) this.#enter({ is: 'asking' }, monotonicMs)
+  }
+
   /**
    * The question to send now; undefined if none is due. `wallMs` is the time of day: counters begin there, so that those
    * of an earlier run of this process are smaller. A clock that went back costs one question.
@@ -117,10 +135,7 @@ export class BindCaller {
     wallMs: number,
     mapping: NatMapping = 'unknown',
   ): { readonly bytes: Buffer; readonly to: AddressPort } | undefined {
-    const state = this.#state
-    const isOver = (state.is === 'bound' || state.is === 'refused') && monotonicMs >= state.untilMs
-    const isSilent = state.is !== 'asking' && this.#unanswered >= UNANSWERED && monotonicMs >= this.#dueMs
-    if (isOver || isSilent) this.#enter({ is: 'asking' }, monotonicMs)
+    this.look(monotonicMs)
     if (monotonicMs < this.#dueMs) return undefined
     this.#unanswered += 1
     this.#sentMs = monotonicMs

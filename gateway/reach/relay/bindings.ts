@@ -177,6 +177,10 @@ const CHALLENGES_OF_END: TokenRate = { burst: 60, perSecond: 1 }
 const PAIRS_OF_RATES = 8
 const ANSWERS_OF_PAIR: TokenRate = { burst: 4, perSecond: 1 }
 const CHALLENGES_OF_PAIR: TokenRate = { burst: 2, perSecond: 0.25 }
+/** Answers to an end that measures its NAT: four waits, each asked twice of this relay, with two answers for a question. */
+const HELD_OF_END: TokenRate = { burst: 40, perSecond: 2 }
+/** How often one side may move: each time the table changes. A NAT moves an end seldom, and a restart of the end once. */
+const MOVES_OF_SIDE: TokenRate = { burst: 4, perSecond: 0.5 }
 
 interface KnownEnd extends RelayEnd {
   readonly id: string
@@ -184,6 +188,7 @@ interface KnownEnd extends RelayEnd {
   key: Buffer | undefined
   readonly answers: TokenBucket
   readonly challenges: TokenBucket
+  readonly held: TokenBucket
   /** The greatest counter of a question with a late answer: one that is sent again gets none. */
   newestHold: number
 }
@@ -202,6 +207,7 @@ interface Side {
   newest: number
   /** What the end said last about the NAT in front of it. */
   mapping: NatMapping
+  readonly moves: TokenBucket
 }
 
 interface Pair {
@@ -335,8 +341,8 @@ export class Bindings {
 
   #newEnd(end: RelayEnd, id: string): KnownEnd {
     const { clock } = this.#init
-    const [answers, challenges] = [new TokenBucket(clock), new TokenBucket(clock)]
-    return { ...end, id, key: undefined, answers, challenges, newestHold: -1 }
+    const [answers, challenges, held] = [new TokenBucket(clock), new TokenBucket(clock), new TokenBucket(clock)]
+    return { ...end, id, key: undefined, answers, challenges, held, newestHold: -1 }
   }
 
   /** Two gateways of one cluster never need a relay. */
@@ -363,15 +369,20 @@ export class Bindings {
       if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
       return answered({ from, to, counter, type: 'challenge', cookie }, key)
     }
-    // One for each of its two answers. A question that somebody has copied and sends again gets none.
-    if (counter <= end.newestHold || !takeOne(end.answers, ANSWERS_OF_END)) return silent('tooMany')
+    const answer = (type: HoldAnswer['type'], newest = 0): Buffer =>
+      encodeHoldAnswer({ type, from, to, counter, waitMs, seen: at, newest }, key)
+    if (counter <= end.newestHold) {
+      // Somebody may have copied the question, and uses up no more than challenges.
+      if (!this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
+      return { answer: answer('stale', end.newestHold), isChanged: false, outcome: 'stale' }
+    }
+    // One for each of its two answers.
+    if (!takeOne(end.held, HELD_OF_END)) return silent('tooMany')
     end.newestHold = counter
     this.#challenged.delete(formatAddress(at.address))
-    const answer = (type: HoldAnswer['type']): Buffer =>
-      encodeHoldAnswer({ type, from, to, counter, waitMs, seen: at }, key)
     const { id, member } = end
     const isHeld =
-      takeOne(end.answers, ANSWERS_OF_END) &&
+      takeOne(end.held, HELD_OF_END) &&
       this.#held.add({ end: id, member, to: at, answer: answer('late'), dueMs: nowMs + waitMs })
     const outcome = isHeld ? 'held' : 'full'
     return { answer: answer(outcome), isChanged: false, outcome }
@@ -430,9 +441,11 @@ export class Bindings {
     const isMoved = !sameAddressPort(before, at)
     if (isMoved && otherAt !== undefined && this.#isTaken(at, otherAt, pair, nowMs)) return refused('sameAddress', side)
     if (isMoved) {
+      if (!takeOne(side.moves, MOVES_OF_SIDE)) return { isChanged: false, outcome: 'tooMany' }
       const taken = this.#portsAt(at, side, nowMs)
       if (taken.has(port)) {
-        if (!this.#movePort(side, taken)) return refused('full', side)
+        // The two ports of a pair differ.
+        if (!this.#movePort(side, new Set([...taken, other.port]))) return refused('full', side)
         return { ...refused('wrongPort', side), isChanged: true }
       }
     }
@@ -512,12 +525,14 @@ export class Bindings {
   }
 
   #mayChallenge(end: KnownEnd, { address }: AddressPort, nowMs: number): boolean {
-    if (!takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))) return false
+    const mayTake = (): boolean => takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))
     const text = formatAddress(address)
     const known = this.#challenged.get(text)
     if (known !== undefined && nowMs - known.sinceMs < CHALLENGE_WINDOW_MS) {
+      // What the address does not get costs the end nothing: it asks for many pairs at once after a restart of the relay.
+      if (known.count >= CHALLENGES_TO_ADDRESS || !mayTake()) return false
       known.count += 1
-      return known.count <= CHALLENGES_TO_ADDRESS
+      return true
     }
     if (known === undefined && this.#challenged.size >= MOST_CHALLENGED) {
       for (const [key, { sinceMs }] of this.#challenged) {
@@ -525,6 +540,7 @@ export class Bindings {
       }
       if (this.#challenged.size >= MOST_CHALLENGED) return false
     }
+    if (!mayTake()) return false
     this.#challenged.set(text, { count: 1, sinceMs: nowMs })
     return true
   }
@@ -555,7 +571,7 @@ export class Bindings {
     const portB = portA === undefined ? undefined : this.#freePort(b, new Set([portA]))
     if (portA === undefined || portB === undefined) return 'full'
     const side = (end: KnownEnd, port: number): Side => ({
-      ...{ end, port, number: this.#freeNumber(), newest: 0 },
+      ...{ end, port, number: this.#freeNumber(), newest: 0, moves: new TokenBucket(this.#init.clock) },
       state: { is: 'assigned' },
       mapping: 'unknown',
     })

@@ -6,7 +6,8 @@
  *   question (176 octets):  0 magic "SLR1" │ 4 type │ 5 zero, 3 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8 │ 32 cookie, 16
  *                          48 wait in ms, 4 │ 52 zero, 108 │ 160 MAC, 16
  *   answer (88 octets):     0 magic "SLR1" │ 4 type │ 5 zero, 3 │ 8 from, 8 │ 16 to, 8 │ 24 counter, 8
- *                          32 wait in ms, 4 │ 36 place at which the end is seen, 6 │ 42 zero, 30 │ 72 MAC, 16
+ *                          32 wait in ms, 4 │ 36 place at which the end is seen, 6 │ 42 zero, 6
+ *                          48 greatest counter, 8 (zero unless stale) │ 56 zero, 16 │ 72 MAC, 16
  *
  * A question gets two answers at most, `held` at once and `late` after the wait, so it is as long as both: a relay never
  * sends more than it receives. `from` is endId() of the end, `to` that of the relay. A question without a valid cookie
@@ -32,7 +33,8 @@ export const HOLD_QUESTION_BYTES = 2 * ANSWER_BYTES
 /** The waits that a relay accepts, in milliseconds. */
 export const HOLD_WAITS_MS = { least: 1000, most: 125_000 } as const
 const QUESTION_TYPE = 8
-const ANSWER_TYPES = { held: 9, late: 10, full: 11 } as const
+const ANSWER_TYPES = { held: 9, late: 10, full: 11, stale: 12 } as const
+const NEWEST_AT = 48
 const [COOKIE_AT, WAIT_AT, PADDED_AT] = [32, 48, 52]
 
 /** Asks for one answer at once, and one after the wait. */
@@ -49,11 +51,16 @@ export interface HoldQuestion {
   readonly waitMs: number
 }
 
-/** Held: there will be an answer after the wait. Late: that answer. Full: there will be none. */
+/**
+ * Held: there will be an answer after the wait. Late: that answer. Full: there will be none. Stale: nor here, because the
+ * relay has had a greater counter, as after the clock of the end went back.
+ */
 export interface HoldAnswer extends Pick<HoldQuestion, 'from' | 'to' | 'counter' | 'waitMs'> {
   readonly type: keyof typeof ANSWER_TYPES
   /** Where the relay sees the end. */
   readonly seen: AddressPort
+  /** The greatest counter that the relay has had. Only with `stale`. */
+  readonly newest?: number
 }
 
 export function encodeHold({ from, to, counter, cookie, waitMs }: HoldQuestion, key: Buffer): Buffer {
@@ -84,11 +91,12 @@ export function decodeHold(bytes: Buffer, key: Buffer): HoldQuestion | undefined
   return { ...ends, counter, cookie, waitMs }
 }
 
-export function encodeHoldAnswer({ type, seen, waitMs, ...head }: HoldAnswer, key: Buffer): Buffer {
+export function encodeHoldAnswer({ type, seen, waitMs, newest = 0, ...head }: HoldAnswer, key: Buffer): Buffer {
   const bytes = Buffer.alloc(ANSWER_BYTES)
   writeHead(bytes, ANSWER_TYPES[type], head)
   bytes.writeUInt32BE(waitMs, 32)
   writePlace(bytes, seen, 36)
+  bytes.writeBigUInt64BE(BigInt(newest), NEWEST_AT)
   return withMac(bytes, key)
 }
 
@@ -96,10 +104,12 @@ export function encodeHoldAnswer({ type, seen, waitMs, ...head }: HoldAnswer, ke
 export function decodeHoldAnswer(bytes: Buffer, key: Buffer): HoldAnswer | undefined {
   if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined
   const type = holdAnswerType(bytes.readUInt8(4))
-  const [counter, seen] = [counterAt(bytes, 24), placeAt(bytes, 36)]
-  const isPadded = isZero(bytes, 5, 8) && isZero(bytes, 42, ANSWER_BYTES - MAC_BYTES)
-  if (type === undefined || counter === undefined || seen === undefined || !isPadded) return undefined
-  return { type, ...endsOf(bytes), counter, waitMs: bytes.readUInt32BE(32), seen }
+  const [counter, newest, seen] = [counterAt(bytes, 24), counterAt(bytes, NEWEST_AT), placeAt(bytes, 36)]
+  const isPadded = isZero(bytes, 5, 8) && isZero(bytes, 42, NEWEST_AT) && isZero(bytes, 56, ANSWER_BYTES - MAC_BYTES)
+  if (type === undefined || counter === undefined || newest === undefined || seen === undefined) return undefined
+  if (!isPadded || (type !== 'stale' && newest !== 0)) return undefined
+  const answer = { type, ...endsOf(bytes), counter, waitMs: bytes.readUInt32BE(32), seen }
+  return type === 'stale' ? { ...answer, newest } : answer
 }
 
 function holdAnswerType(code: number): HoldAnswer['type'] | undefined {
@@ -110,6 +120,8 @@ function holdAnswerType(code: number): HoldAnswer['type'] | undefined {
       return 'late'
     case ANSWER_TYPES.full:
       return 'full'
+    case ANSWER_TYPES.stale:
+      return 'stale'
     default:
       return undefined
   }

@@ -3,7 +3,12 @@
  * after each of WAITS_SECONDS, to ports that nothing else uses (hold-caller.ts). All waits are measured at one time, the
  * failed ones twice, so that one lost packet does not count. Relays of earlier releases are silent: then nothing is
  * known.
+ *
+ * A relay can keep a mapping alive by packets that get through the NAT and not to this process, so that a wait seems
+ * answered. A wait of more than the shortest one is answered only if relays of two members say so, if there are two
+ * that answer at all. Each measurement begins with another relay, in an order of this node's own.
  */
+import { createHash } from 'node:crypto'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
 import { type Address, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { RELAY_PORT } from '../../../model/model.ts'
@@ -18,16 +23,28 @@ export const WAIT_MARGIN_MS = 1000
 /** A measurement is repeated after this time, or when the address outside has changed, but not at once. */
 export const LIFE_EVERY_MS = 6 * 3_600_000
 export const LIFE_APART_MS = 600_000
+/** Both times are longer by up to this share, so that the nodes of a member do not measure together for ever. */
+export const LIFE_JITTER = 0.2
+/** What was measured counts for no longer, for example because there is no relay any more. */
+export const LIFE_COUNTS_MS = 2 * LIFE_EVERY_MS
+/** So many attempts without the late answer, and the wait has failed. */
 const ATTEMPTS = 2
 
 export interface LifeFacts {
   /** Undefined: this node cannot prove itself to relays yet. */
   readonly own: OwnEnd | undefined
-  readonly relays: readonly { readonly identity: string; readonly address: Address }[]
+  readonly relays: readonly LifeRelay[]
   /** Addresses at which relays see this node now. */
   readonly seen: readonly string[]
   /** Addresses that this node has itself. */
   readonly ownAddresses: ReadonlySet<string>
+}
+
+export interface LifeRelay {
+  /** The member whose gateway relays. */
+  readonly cluster: string
+  readonly identity: string
+  readonly address: Address
 }
 
 export interface NatLifeDeps {
@@ -39,14 +56,14 @@ export interface NatLifeDeps {
 
 interface WaitMeasured {
   readonly seconds: number
-  readonly results: readonly HoldResult[]
+  readonly results: readonly { readonly result: HoldResult; readonly cluster: string }[]
   /** The attempt that is under way. Undefined: there will be no other one. */
   readonly attempt: Attempt | undefined
 }
 
 interface Attempt {
   readonly caller: HoldCaller
-  readonly relay: Address
+  readonly relay: LifeRelay
   readonly socket: ProbeSocket
   isReady: boolean
 }
@@ -59,9 +76,16 @@ export class NatLife {
   #waits: readonly WaitMeasured[] = []
   #begunMs = -Infinity
   #nextMs = -Infinity
-  /** Where relays saw the ports of the last measurement. */
+  /** When `seconds` was measured last. */
+  #knownMs = -Infinity
+  /** Measurements that have begun. */
+  #count = 0
+  /** Where relays saw this node at the last measurement. While one is under way: when it began. */
   #outside: ReadonlySet<string> = new Set()
-  #counter = 0
+  /** Where they see the ports of the measurement under way. */
+  #met: ReadonlySet<string> = new Set()
+  /** The greatest counter for each relay, by its identity: one that lies must not spoil those of others. */
+  readonly #counters = new Map<string, number>()
 
   constructor(deps: NatLifeDeps) {
     this.#deps = deps
@@ -85,7 +109,7 @@ export class NatLife {
       // What is known holds for another NAT.
       this.#stop()
       this.#outside = new Set()
-      this.#nextMs = Math.min(this.#nextMs, this.#begunMs + LIFE_APART_MS)
+      this.#nextMs = Math.min(this.#nextMs, this.#begunMs + this.#stretched(LIFE_APART_MS))
       this.#set(undefined)
     }
     this.#go()
@@ -100,17 +124,21 @@ export class NatLife {
   #go(): void {
     if (this.#facts === undefined) return
     const nowMs = this.#deps.clock.monotonic()
-    const { own, relays } = this.#facts
+    const { own, relays, seen } = this.#facts
     if (this.#waits.length === 0) {
+      if (nowMs - this.#knownMs >= LIFE_COUNTS_MS) this.#set(undefined)
       if (own === undefined || relays.length === 0) return
       if (nowMs < this.#nextMs) {
         this.#wake.at(this.#nextMs)
         return
       }
       this.#begunMs = nowMs
-      this.#nextMs = nowMs + LIFE_APART_MS
-      this.#outside = new Set()
-      this.#waits = WAITS_SECONDS.map((seconds) => ({ seconds, results: [], attempt: this.#attempt(seconds, 0) }))
+      this.#count += 1
+      this.#nextMs = nowMs + this.#stretched(LIFE_APART_MS)
+      // A NAT may have several addresses outside, one for each destination: those that its ports get now are no change.
+      this.#outside = new Set(seen)
+      this.#met = new Set()
+      this.#waits = WAITS_SECONDS.map((seconds) => ({ seconds, results: [], attempt: this.#attempt(seconds, []) }))
     }
     for (const { attempt } of this.#waits) if (attempt !== undefined) this.#send(attempt, nowMs)
     this.#waits = this.#waits.map((one) => this.#after(one))
@@ -126,7 +154,7 @@ export class NatLife {
 
   #send({ caller, relay, socket, isReady }: Attempt, nowMs: number): void {
     const question = isReady ? caller.next(nowMs) : undefined
-    if (question !== undefined) socket.send(question, formatAddress(relay), RELAY_PORT)
+    if (question !== undefined) socket.send(question, formatAddress(relay.address), RELAY_PORT)
   }
 
   /** A wait after its attempt, if that is over: another relay may be well, and another packet may not be lost. */
@@ -135,29 +163,48 @@ export class NatLife {
     if (attempt?.caller.state.is !== 'over') return one
     const { result, seen } = attempt.caller.state
     attempt.socket.close()
-    if (seen !== undefined) this.#outside = new Set([...this.#outside, formatAddress(seen.address)])
-    const results = [...one.results, result]
-    const isDone = result === 'answered' || results.length >= ATTEMPTS
-    return { seconds, results, attempt: isDone ? undefined : this.#attempt(seconds, results.length) }
+    if (seen !== undefined) this.#met = new Set([...this.#met, formatAddress(seen.address)])
+    const results = [...one.results, { result, cluster: attempt.relay.cluster }]
+    const isDone = this.#isAnswered({ seconds, results }) || failed(results).length >= ATTEMPTS
+    return { seconds, results, attempt: isDone ? undefined : this.#attempt(seconds, results) }
+  }
+
+  /** Whether as many members as are needed say so. */
+  #isAnswered({ seconds, results }: Pick<WaitMeasured, 'seconds' | 'results'>): boolean {
+    const members = new Set(this.#facts?.relays.map(({ cluster }) => cluster))
+    const needed = seconds === WAITS_SECONDS[0] ? 1 : Math.min(2, Math.max(1, members.size))
+    return answeredBy(results).size >= needed
   }
 
   #conclude(): void {
-    const answered = this.#waits.filter(({ results }) => results.includes('answered'))
-    const isSilent = this.#waits[0]?.results.every((result) => result === 'silent') === true
-    const outside = [...this.#outside]
+    const answered = this.#waits.filter((one) => {
+      // Where the relays of all other members serve no measurement, one member has to suffice.
+      const isServed = failed(one.results).some(({ result }) => result !== 'unserved')
+      return this.#isAnswered(one) || (answeredBy(one.results).size > 0 && !isServed)
+    })
+    const shortest = failed(this.#waits[0]?.results ?? [])
+    const isSilent = shortest.length >= ATTEMPTS && shortest.every(({ result }) => result === 'silent')
+    const met = [...this.#met]
     this.#waits = []
     const { ownAddresses = new Set<string>(), seen = [] } = this.#facts ?? {}
-    const isNat = outside.some((address) => !ownAddresses.has(address))
-    if (answered.length === 0 && !isSilent) return
-    // A NAT may have several addresses outside, one for each destination.
-    this.#outside = new Set([...outside, ...seen])
-    this.#nextMs = this.#begunMs + LIFE_EVERY_MS
+    const isNat = met.some((address) => !ownAddresses.has(address))
+    this.#outside = new Set([...this.#outside, ...met, ...seen])
+    if (answered.length === 0 && !isSilent) {
+      // What was measured before may be of another NAT.
+      this.#set(undefined)
+      return
+    }
+    this.#knownMs = this.#begunMs
+    this.#nextMs = this.#begunMs + this.#stretched(LIFE_EVERY_MS)
     this.#set(isNat ? Math.max(0, ...answered.map(({ seconds }) => seconds)) : undefined)
   }
 
-  #attempt(seconds: number, count: number): Attempt | undefined {
-    const { own, relays } = this.#facts ?? {}
-    const relay = relays?.[count % relays.length]
+  /** With a relay of a member that has not answered this wait yet, and after each failure with the next one. */
+  #attempt(seconds: number, results: WaitMeasured['results']): Attempt | undefined {
+    const { own, relays = [] } = this.#facts ?? {}
+    const asked = answeredBy(results)
+    const others = lifeOrder(own?.identity ?? '', relays, this.#count).filter(({ cluster }) => !asked.has(cluster))
+    const relay = others[failed(results).length % others.length]
     const secret = relay === undefined ? undefined : own?.agree(relay.identity)
     if (own === undefined || relay === undefined || secret === undefined) return undefined
     const { clock, openSocket } = this.#deps
@@ -167,7 +214,12 @@ export class NatLife {
       key: bindKey({ secret, clusterset, relay: relay.identity, end: identity }),
       relay: { address: relay.address, port: RELAY_PORT },
       waitMs: seconds * 1000 + WAIT_MARGIN_MS,
-      nextCounter: () => (this.#counter = Math.max(this.#counter + 1, Math.floor(clock.now()))),
+      nextCounter: (newest) => {
+        const last = Math.max(this.#counters.get(relay.identity) ?? 0, newest)
+        const counter = Math.max(last + 1, Math.floor(clock.now()))
+        this.#counters.set(relay.identity, counter)
+        return counter
+      },
     })
     const ready = (): void => {
       attempt.isReady = true
@@ -183,8 +235,14 @@ export class NatLife {
       // A port that does not open is asked from no more, and ends as one without an answer.
       onError: () => void clock.setTimer(0, ready),
     })
-    const attempt: Attempt = { caller, relay: relay.address, socket, isReady: false }
+    const attempt: Attempt = { caller, relay, socket, isReady: false }
     return attempt
+  }
+
+  /** Longer by a share that this node draws for each measurement. */
+  #stretched(ms: number): number {
+    const name = `${this.#facts?.own?.identity ?? ''} ${this.#count}`
+    return ms * (1 + LIFE_JITTER * (createHash('sha256').update(name).digest().readUInt32BE(0) / 2 ** 32))
   }
 
   #stop(): void {
@@ -197,4 +255,34 @@ export class NatLife {
     this.#seconds = seconds
     this.#deps.onChange()
   }
+}
+
+/**
+ * The relays in an order of this node's own, from another one at each measurement: members in turn, each with its next
+ * relay, so that the relays of one member do not follow each other if there are others.
+ */
+export function lifeOrder<R extends Pick<LifeRelay, 'cluster' | 'identity'>>(
+  own: string,
+  relays: readonly R[],
+  count: number,
+): readonly R[] {
+  const rank = (name: string): string => createHash('sha256').update(`${own} ${name}`).digest('hex')
+  const sorted = relays.toSorted((a, b) => (rank(a.identity) < rank(b.identity) ? -1 : 1))
+  const members = [...Map.groupBy(sorted, ({ cluster }) => cluster)].sort(([a], [b]) => (rank(a) < rank(b) ? -1 : 1))
+  // After a whole turn of the members it is the next relay of each.
+  const turns = members.map((_, i) => {
+    const [, ofMember = []] = members[(count + i) % members.length] ?? []
+    const first = Math.floor(count / members.length) % ofMember.length
+    return [...ofMember.slice(first), ...ofMember.slice(0, first)]
+  })
+  const most = Math.max(0, ...turns.map(({ length }) => length))
+  return Array.from({ length: most }, (_, i) => turns.flatMap((ofMember) => ofMember[i] ?? [])).flat()
+}
+
+function answeredBy(results: WaitMeasured['results']): ReadonlySet<string> {
+  return new Set(results.flatMap(({ result, cluster }) => (result === 'answered' ? [cluster] : [])))
+}
+
+function failed(results: WaitMeasured['results']): WaitMeasured['results'] {
+  return results.filter(({ result }) => result !== 'answered')
 }

@@ -115,6 +115,13 @@ const WEB_PROVES_MS = 5000
 export const IDLE_RELAY_MS = 5000
 /** One that was of no use is not chosen before others for so long. */
 export const USELESS_RELAY_MS = 60_000
+/**
+ * Questions to one relay that it is going to challenge, and has not answered yet. It sends an address few challenges until
+ * that is proven (bindings.ts), and drops the others, so that many links at once are bound sooner in turn.
+ */
+export const MOST_UNPROVEN = 8
+/** One without an answer for so long makes room for the next one. */
+export const UNPROVEN_MS = 500
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -193,13 +200,19 @@ export class RelayCalls {
     const nowMs = clock.monotonic()
     let changed = false
     const mapping = this.mapping()
-    for (const call of this.#calls.values()) {
-      const { caller, want } = call
+    const unproven = new UnprovenQuestions(nowMs)
+    for (const { caller, want } of this.#calls.values()) {
       const wasBound = isBound(caller)
-      const question = caller.next(nowMs, clock.now(), mapping)
+      caller.look(nowMs)
       changed ||= wasBound && !isBound(caller)
+      unproven.count(want.relay, caller)
+    }
+    for (const call of this.#byNeed()) {
+      const { caller, want } = call
+      const question = unproven.mayAsk(want.relay, caller) ? caller.next(nowMs, clock.now(), mapping) : undefined
       this.#look(call, nowMs)
       if (question === undefined) continue
+      unproven.count(want.relay, caller)
       this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
     }
     let dueMs = Infinity
@@ -209,7 +222,18 @@ export class RelayCalls {
       dueMs = Math.min(dueMs, one.punch.dueMs(nowMs))
     }
     if (changed) onChange()
-    return Math.min(dueMs, ...[...this.#calls.values()].map(({ caller }) => caller.dueMs))
+    // Those that wait for others do not count: they are due when one of these is answered, or is given up.
+    const callerDues = [...this.#calls.values()].map(({ caller }) => (caller.dueMs > nowMs ? caller.dueMs : Infinity))
+    return Math.min(dueMs, unproven.dueMs, ...callerDues)
+  }
+
+  /** First those that are proven, which lets the relay challenge others, then those that have waited for longest. */
+  #byNeed(): readonly Call[] {
+    const rank = ({ caller: { isUnproven } }: Call): number => (isUnproven ? 1 : 0)
+    return [...this.#calls.values()].sort((a, b) => {
+      if (rank(a) !== rank(b)) return rank(a) - rank(b)
+      return a.caller.dueMs < b.caller.dueMs ? -1 : a.caller.dueMs > b.caller.dueMs ? 1 : 0
+    })
   }
 
   /** What the relays show of the NAT in front of this node. */
@@ -468,6 +492,38 @@ export class RelayCalls {
     }
     const looks = clock.monotonic() - this.#table.lookedAtMs >= VERIFY_MS
     await this.#table.apply(planned, { looks, onSent: () => undefined }, signal)
+  }
+}
+
+/** Counts the questions that relays are going to challenge. */
+class UnprovenQuestions {
+  readonly #nowMs: number
+  /** When each of the open ones is given up, by the relay. */
+  readonly #open = new Map<string, number[]>()
+  #dueMs = Infinity
+
+  constructor(nowMs: number) {
+    this.#nowMs = nowMs
+  }
+
+  /** When a question that has to wait may be asked. Infinity: none has to. */
+  get dueMs(): number {
+    return this.#dueMs
+  }
+
+  count(relay: UsableRelay, { unprovenSinceMs }: BindCaller): void {
+    const untilMs = (unprovenSinceMs ?? -Infinity) + UNPROVEN_MS
+    if (untilMs <= this.#nowMs) return
+    this.#open.set(relay.identity, [...(this.#open.get(relay.identity) ?? []), untilMs])
+  }
+
+  mayAsk(relay: UsableRelay, { isUnproven, dueMs, unprovenSinceMs }: BindCaller): boolean {
+    const open = this.#open.get(relay.identity) ?? []
+    // One that is open already and is repeated takes no further place.
+    const isOpen = unprovenSinceMs !== undefined && this.#nowMs - unprovenSinceMs < UNPROVEN_MS
+    if (!isUnproven || isOpen || open.length < MOST_UNPROVEN) return true
+    if (dueMs <= this.#nowMs) this.#dueMs = Math.min(this.#dueMs, ...open)
+    return false
   }
 }
 

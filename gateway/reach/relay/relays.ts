@@ -23,7 +23,14 @@ import {
   RELAY_PORT,
   endpointName,
 } from '../../../model/model.ts'
-import { RELAYS_ANNOTATION, type RelayCosts, decodeRelayCosts, relayMark } from '../../../model/lanes/lanes.ts'
+import {
+  RELAYS_ANNOTATION,
+  type RelayCosts,
+  UDP_SETTLES_MS,
+  type UdpLink,
+  decodeRelayCosts,
+  relayMark,
+} from '../../../model/lanes/lanes.ts'
 import { transitOf } from '../../../model/schemas/schemas.ts'
 import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
@@ -304,8 +311,6 @@ export class Relays {
     const observed = ownObservedAddress(world)
     const inside = planCandidates(world, own).find(({ kind }) => kind === 'private')?.address
     const lifeSeconds = this.#life.seconds
-    const up = links.filter(({ state }) => state === 'up')
-    const byUdp = up.filter(({ at }) => !isWebPlace(at))
     return {
       ownAddresses: ownAddresses(world),
       ...(inside === undefined ? {} : { inside }),
@@ -315,10 +320,16 @@ export class Relays {
       others: world.endpoints.flatMap(({ spec: { cluster, candidates } }) =>
         candidates.flatMap(({ kind, address }) => (kind === 'observed' ? [{ cluster, address }] : [])),
       ),
-      ...{ overWeb: up.length - byUdp.length, byUdp: byUdp.length },
-      callable: links.filter(({ hidden, via, state, at }) => {
-        return !hidden && via === undefined && (state !== 'up' || isWebPlace(at))
-      }).length,
+      links: links.map((link): UdpLink => {
+        const { remoteLane, cluster, hidden, via, state, at } = link
+        const sinceMs = world.health.get(healthKey(remoteLane, cluster))?.sinceMs ?? world.monotonicMs
+        return {
+          cluster,
+          by: state !== 'up' ? 'none' : isWebPlace(at) ? 'tcp-443' : 'udp',
+          isCallable: !hidden && via === undefined,
+          isNew: world.monotonicMs - sinceMs < UDP_SETTLES_MS,
+        }
+      }),
     }
   }
 

@@ -162,6 +162,15 @@ t.test('a link moves only if none of its relays stays', async (t) => {
   }
 })
 
+t.test('relays of unequal size', async (t) => {
+  const log = await hubsAndSpokes(20, { mode: 'full' }, ['relay', 'relay-shares-ports'])
+  const { spec } = endpointObject({ cluster: 'h2', capabilities: ['relay'] })
+  await log.transact((tx) => tx.put('record', 'h2/Endpoint//gw', { createdAtMs: 1, body: { kind: 'Endpoint', spec } }))
+  const { transit } = await planTopology(log, through('h1', 'h2'), { signal })
+  // Each link is bound at both, and the smaller one has 99 pairs, of which one member may have 49.
+  t.match(transit?.crowded, [{ links: 190, room: 99, linksOfMember: 19, roomOfMember: 49 }])
+})
+
 t.test('more links than the ports of relays suffice for', async (t) => {
   const star = (spokes: number): Topology => {
     const and = { clusters: Array.from({ length: spokes }, (_, i) => `c${i}`) }

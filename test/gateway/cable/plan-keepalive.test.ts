@@ -12,11 +12,12 @@ t.test('by the NAT, and by the far end', async (t) => {
     ['a NAT that was not measured', { behindNat: true }, 10],
     ['one that forgets within 10 s', { behindNat: true, natLifeSeconds: 0 }, 5],
     ['one that keeps for 10 s', { behindNat: true, natLifeSeconds: 10 }, 10],
-    ['one that keeps for 30 s', { behindNat: true, natLifeSeconds: 30 }, 20],
-    ['one that keeps for 120 s', { behindNat: true, natLifeSeconds: 120 }, 20],
-    ['the far end is behind NAT, too', { behindNat: true, natLifeSeconds: 120, farHidden: true }, 10],
-    ['and this one forgets', { behindNat: true, natLifeSeconds: 0, farHidden: true }, 5],
-    ['only the far end is', { behindNat: false, farHidden: true }, 25],
+    ['one that keeps for 30 s', { behindNat: true, natLifeSeconds: 30, farIsPublic: true }, 20],
+    ['one that keeps for 120 s', { behindNat: true, natLifeSeconds: 120, farIsPublic: true }, 20],
+    ['the far end may be behind NAT, too', { behindNat: true, natLifeSeconds: 120 }, 10],
+    ['and this one forgets', { behindNat: true, natLifeSeconds: 0 }, 5],
+    ['one that keeps for 10 s, and a public far end', { behindNat: true, natLifeSeconds: 10, farIsPublic: true }, 10],
+    ['no NAT, and a public far end', { behindNat: false, farIsPublic: true }, 25],
   ] as const
   for (const [say, init, want] of rows) t.equal(keepaliveSeconds(init), want, say)
 })
@@ -27,8 +28,8 @@ t.test('whatever was measured, far ends hear often enough, and not too often', a
       fc.boolean(),
       fc.integer({ min: 0, max: 1000 }),
       fc.boolean(),
-      (behindNat, natLifeSeconds, farHidden) => {
-        const seconds = keepaliveSeconds({ behindNat, natLifeSeconds, farHidden })
+      (behindNat, natLifeSeconds, farIsPublic) => {
+        const seconds = keepaliveSeconds({ behindNat, natLifeSeconds, farIsPublic })
         t.ok(seconds >= 5 && seconds <= 25)
         if (behindNat && natLifeSeconds >= 10) t.ok(seconds <= natLifeSeconds)
       },
@@ -56,4 +57,29 @@ t.test('a plan sets it for each far end, by what the world knows', async (t) => 
   t.strictSame(of({ observedAddress, natLifeSeconds: 60 }), { paris: 20, oslo: 10 })
   t.strictSame(of({ observedAddress, natLifeSeconds: 0 }), { paris: 5, oslo: 5 })
   t.strictSame(of({ natLifeSeconds: 0 }), { paris: 5, oslo: 5 }, 'others claim the address outside')
+})
+
+t.test('a far end that may send every 10 s itself gets one every 10 s', async (t) => {
+  const own = cluster('milano', 1, '10.1.0.0/16')
+  const rows: readonly (readonly [
+    say: string,
+    candidates: readonly string[],
+    seconds: number,
+    capabilities?: string[],
+  ])[] = [
+    ['public alone', ['public 203.0.113.20:4500', 'private 203.0.113.21:4500'], 20],
+    ['a port of its NAT leads to it', ['public 203.0.113.20:4500', 'private 192.168.1.2:4500'], 10],
+    ['a router maps its port', ['public 203.0.113.20:4500'], 10, ['wireguard', 'port-mapped']],
+    ['seen from outside', ['public 203.0.113.20:4500', 'observed 203.0.113.30:4500'], 10],
+    ['in a private network', ['private 192.168.1.2:4500'], 10],
+  ]
+  for (const [say, candidates, seconds, capabilities] of rows) {
+    const far = endpoint('paris', 'gw', 0, [...candidates])
+    const endpoints = [capabilities === undefined ? far : { ...far, spec: { ...far.spec, capabilities } }]
+    const facts = { observedAddress: '198.51.100.1', natLifeSeconds: 60 }
+    const [lane] = planLanes(
+      world({ own, clusters: [own, cluster('paris', 2, '10.2.0.0/16')], endpoints, ...facts }),
+    ).lanes
+    t.equal(lane === undefined ? 0 : planDevice(lane).config.peers[0]?.keepaliveSeconds, seconds, say)
+  }
 })

@@ -480,6 +480,14 @@ const ROWS: Row[] = [
     want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 2',
   },
   {
+    say: 'a session that is not up yet keeps its address until a relay may be called',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '10.0.0.2:4500', handshake: 20 },
+    health: ['connecting', 0.4],
+    want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 0.5',
+  },
+  {
     say: 'so has one at a port of relays, which the far end announces as its own',
     candidates: [{ kind: 'private', address: '10.0.0.2', port: 4610 }],
     relays: RELAYS,

@@ -14,7 +14,15 @@ const FACTS: NatFacts = {
     mapping: 'unknown',
     others: [],
   },
-  ...{ overWeb: 0, byUdp: 0, callable: 0 },
+  links: [],
+}
+/** `oslo tcp-443`, `roma udp hidden new`. */
+function links(...texts: readonly string[]): NatFacts['links'] {
+  return texts.map((text) => {
+    const [cluster = '', by = '', ...more] = text.split(' ')
+    const flags = { isCallable: !more.includes('hidden'), isNew: more.includes('new') }
+    return { cluster, by: by as NatFacts['links'][number]['by'], ...flags }
+  })
 }
 const behind: NatFacts = { ...FACTS, observed: OUTSIDE }
 
@@ -52,7 +60,7 @@ t.test('the kind, its words and its labels', async (t) => {
       { ...behind, seen: [OUTSIDE], mapping: 'endpointIndependent', lifeSeconds: 30 },
       'endpoint-independent',
       'True BehindNat: NAT with one port for all destinations (endpoint-independent mapping); seen at 198.51.100.1; ' +
-        'a mapping without packets lives for 30 s or more: keepalives every 20 s',
+        'a mapping without packets lives for 30 s or more: keepalives every 20 s, or 10 s to ends that may be behind NAT',
     ],
     [
       'another port for each, behind a carrier, with neighbours',
@@ -63,7 +71,7 @@ t.test('the kind, its words and its labels', async (t) => {
       'symmetric cgnat same-lan',
       'True BehindSymmetricNat: symmetric NAT: another port for each destination; seen at 198.51.100.1; ' +
         '100.64.0.0/10 is on the way (CGNAT); behind the same NAT as oslo, roma; ' +
-        'a mapping without packets lives for 120 s or more: keepalives every 20 s',
+        'a mapping without packets lives for 120 s or more: keepalives every 20 s, or 10 s to ends that may be behind NAT',
     ],
     [
       'a carrier',
@@ -82,18 +90,34 @@ t.test('the kind, its words and its labels', async (t) => {
     ],
     [
       'only port 443',
-      { ...FACTS, overWeb: 2, callable: 1 },
+      { ...FACTS, links: links('oslo tcp-443', 'roma tcp-443', 'bern none hidden') },
       'unknown udp-blocked',
       'False UdpBlocked: nothing that counts has seen this gateway; UDP gets no answer, and port 443 does',
     ],
-    ['nothing could be called anyway', { ...FACTS, overWeb: 2 }, 'unknown', ''],
-    ['one link by UDP', { ...FACTS, overWeb: 2, byUdp: 1, callable: 1 }, 'unknown', ''],
+    [
+      'only port 443, and only one far cluster',
+      { ...FACTS, links: links('oslo tcp-443', 'oslo tcp-443') },
+      'unknown udp-blocked',
+      'False UdpBlocked: nothing that counts has seen this gateway; ' +
+        "UDP gets no answer, and port 443 does: this network or the far end's lets no UDP through",
+    ],
+    ['of two far clusters one', { ...FACTS, links: links('oslo tcp-443', 'bern none') }, 'unknown', ''],
+    ['only just up', { ...FACTS, links: links('oslo tcp-443 new', 'roma tcp-443') }, 'unknown', ''],
+    [
+      'nothing could be called anyway',
+      { ...FACTS, links: links('oslo tcp-443 hidden', 'roma tcp-443 hidden') },
+      'unknown',
+      '',
+    ],
+    ['one link by UDP', { ...FACTS, links: links('oslo tcp-443', 'roma tcp-443', 'bern udp') }, 'unknown', ''],
     [
       'a relay answers by UDP',
-      { ...behind, seen: [OUTSIDE], overWeb: 2, callable: 1 },
+      { ...behind, seen: [OUTSIDE], links: links('oslo tcp-443', 'roma tcp-443') },
       'behind',
       said(planNat(behind)),
     ],
+    ['the broker is in the same LAN', { ...FACTS, observed: '10.0.0.2' }, 'unknown', ''],
+    ['so is a relay', { ...behind, seen: ['10.0.0.2'] }, 'behind', said(planNat(behind))],
     [
       'a member at another address',
       { ...behind, others: [{ cluster: 'bern', address: '198.51.100.2' }] },
@@ -116,6 +140,19 @@ t.test('what two relays showed holds as long as the NAT is the same', async (t) 
   t.equal(planNat(FACTS, before).kind, 'unknown')
 })
 
+t.test('the condition of the mapping does not contradict that of the NAT', async (t) => {
+  const before = planStatus({ ...STATUS, natMapping: 'addressDependent' }).status?.conditions ?? []
+  const after = (nat: NatView): boolean => {
+    const found = planStatus({ ...STATUS, conditions: before, natMapping: 'unknown', nat }).status?.conditions
+    return found?.some(({ reason }) => reason === 'NatMappingVaries') === true
+  }
+  const symmetric = planNat({ ...behind, seen: [OUTSIDE], mapping: 'addressDependent' })
+  t.ok(before.some(({ reason }) => reason === 'NatMappingVaries'))
+  t.ok(after(planNat(behind, symmetric)), 'the same NAT')
+  t.notOk(after(planNat({ ...behind, observed: '198.51.100.2' }, symmetric)), 'another one')
+  t.notOk(after(planNat({ ...FACTS, observed: '203.0.113.5' }, symmetric)), 'none')
+})
+
 t.test('the condition goes with its cause, and stays while nothing is known yet', async (t) => {
   const before = planStatus({ ...STATUS, nat: planNat(behind) }).status?.conditions ?? []
   t.match(said(undefined, before), 'True BehindNat')
@@ -132,7 +169,14 @@ t.test('whatever is known, the labels are few and the message fits', async (t) =
       others: fc.array(fc.record({ cluster, address }), { maxLength: 99 }),
     },
     mapping: fc.constantFrom('unknown' as const, 'endpointIndependent' as const, 'addressDependent' as const),
-    ...{ overWeb: fc.nat(3), byUdp: fc.nat(3), callable: fc.nat(3), lifeSeconds: fc.constantFrom(0, 10, 30, 60, 120) },
+    links: fc.array(
+      fc.record({
+        ...{ cluster, by: fc.constantFrom('udp' as const, 'tcp-443' as const, 'none' as const) },
+        ...{ isCallable: fc.boolean(), isNew: fc.boolean() },
+      }),
+      { maxLength: 5 },
+    ),
+    lifeSeconds: fc.constantFrom(0, 10, 30, 60, 120),
   })
   fc.assert(
     fc.property(facts, (one) => {

@@ -1,5 +1,5 @@
 /** The port on loopback that stands for a far end. */
-import { type Socket, createSocket } from 'node:dgram'
+import { Socket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t from 'tap'
 import { openLoopbackPort } from '../../../runtime/datagrams/loopback-port.ts'
@@ -69,4 +69,28 @@ t.test('it may be closed at once', async (t) => {
   cable.socket.close()
   await once(cable.socket, 'close')
   t.equal(far.port, undefined)
+})
+
+t.test('a datagram that arrives before it is connected to the cable is of a stranger', async (t) => {
+  const [cable, stranger] = [await openCable(), await openCable()]
+  const seen: string[] = []
+  const ready = Promise.withResolvers<undefined>()
+  const connect = Reflect.get(Socket.prototype, 'connect') as (...args: readonly unknown[]) => void
+  t.teardown(() => Reflect.set(Socket.prototype, 'connect', connect))
+  Socket.prototype.connect = function (this: Socket, ...args: readonly unknown[]) {
+    // Once it has been sent on loopback, it has arrived.
+    stranger.socket.send('early', this.address().port, '127.0.0.1', () => void Reflect.apply(connect, this, args))
+  }
+  const far = openLoopbackPort({
+    cable: cable.port,
+    onReady: () => ready.resolve(undefined),
+    onDatagram: (bytes) => seen.push(bytes.toString()),
+    onError: (error) => t.fail(error.message),
+  })
+  await ready.promise
+  cable.socket.send('in', far.port)
+  await eventually(() => seen.includes('in'))
+  t.same(seen, ['in'])
+  far.close()
+  for (const { socket } of [cable, stranger]) socket.close()
 })

@@ -23,6 +23,12 @@ interface Two {
   readonly b: TestEnd
 }
 
+/** An end, and that with which it is linked. */
+interface OwnAndFar {
+  readonly own: TestEnd
+  readonly far: TestEnd
+}
+
 function two(init: ConstructorParameters<typeof RelayStage>[0] = {}): Two {
   const stage = new RelayStage(init)
   return { stage, a: stage.end('paris'), b: stage.end('oslo') }
@@ -407,32 +413,27 @@ t.test('a thousand pairs share two hundred ports', async (t) => {
 })
 
 t.test('two ends with one address, as during a rotation, get different ports', async (t) => {
-  const stage = new RelayStage({ ports: { first: 4601, last: 4602 } })
-  const [oslo, rome, bern] = [stage.end('oslo'), stage.end('rome'), stage.end('bern')]
-  const [before, after, third] = [stage.end('paris'), stage.end('paris'), stage.end('paris')]
+  const stage = new RelayStage({ ports: { first: 4601, last: 4603 } })
+  const pairs = Array.from({ length: 6 }, (_, i) => ({ far: stage.end(`site-${i}`), own: stage.end('paris') }))
   // The far ends ask first, so the relay does not know the addresses of these when it gives them ports.
-  for (const [from, to] of [
-    [oslo, before],
-    [rome, after],
-    [bern, third],
-  ] as const)
-    t.match(stage.prove(from, to, { at: B }), { type: 'assigned' })
-  const port = stage.bind(before, oslo, A)
-  stage.bind(oslo, before, B)
+  for (const { far, own } of pairs) t.match(stage.prove(far, own, { at: B }), { type: 'assigned' })
+  const [before, , , after, fifth, sixth] = pairs as [OwnAndFar, OwnAndFar, OwnAndFar, OwnAndFar, OwnAndFar, OwnAndFar]
+  const port = stage.bind(before.own, before.far, A)
+  stage.bind(before.far, before.own, B)
   const paths = pathTexts(stage)
-  t.match(stage.prove(after, rome, { at: A }), { type: 'assigned', port })
-  const moved = stage.prove(after, rome, { at: A, port })
+  t.match(stage.prove(after.own, after.far, { at: A }), { type: 'assigned', port })
+  const moved = stage.prove(after.own, after.far, { at: A, port })
   t.match(moved, { type: 'refused', why: 'wrongPort' })
   t.same(pathTexts(stage), paths, 'the end that is bound keeps its port')
-  const other = stage.bind(after, rome, A)
+  const other = stage.bind(after.own, after.far, A)
   t.not(other, port)
-  t.match(stage.prove(rome, after, { at: C }), { type: 'assigned' })
-  t.ok(stage.bind(rome, after, C) > 0)
+  t.not(stage.bind(after.far, after.own, C), other, 'the two ports of a pair differ')
   t.equal(stage.bindings.paths().length, 4)
-  const assigned = stage.prove(third, bern, { at: A })
+  t.ok(stage.bind(fifth.own, fifth.far, A) > 0)
+  const assigned = stage.prove(sixth.own, sixth.far, { at: A })
   t.equal(assigned?.type, 'assigned')
   const last = assigned?.type === 'assigned' ? assigned.port : 0
-  t.match(stage.prove(third, bern, { at: A, port: last }), { type: 'refused', why: 'full' }, 'there is no third port')
+  t.match(stage.prove(sixth.own, sixth.far, { at: A, port: last }), { type: 'refused', why: 'full' }, 'none is left')
   t.equal(stage.bindings.paths().length, 4)
 })
 
@@ -442,6 +443,38 @@ t.test('an end with many pairs may ask more often, by its pairs', async (t) => {
   const others = Array.from({ length: 60 }, (_, i) => stage.end(`site-${i}`))
   // All at once, as after a restart of the relay.
   for (const other of others) t.ok(stage.bind(paris, other, A) > 0)
+})
+
+t.test('a burst of questions before the first answer costs an end nothing but time', async (t) => {
+  for (const count of [60, 199]) {
+    const stage = new RelayStage({ ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } })
+    const paris = stage.end('paris')
+    const others = Array.from({ length: count }, (_, i) => stage.end(`site-${i}`))
+    const outcomes = others.map((other) => stage.send(stage.bytes(paris, other), A).outcome)
+    t.equal(outcomes.filter((outcome) => outcome === 'challenge').length, CHALLENGES_TO_ADDRESS)
+    // An address that is proven gets challenges again, and the end has lost none.
+    const proven = outcomes.indexOf('challenge')
+    const first = stage.send(stage.bytes(paris, others[proven] ?? paris), B)
+    t.equal(first.outcome, 'challenge')
+    for (const other of others) t.ok(stage.bind(paris, other, C) > 0)
+  }
+})
+
+t.test('an end that moves to and fro changes the table seldom', async (t) => {
+  const { stage, a, b } = two()
+  const port = stage.bind(a, b, A)
+  stage.bind(b, a, B)
+  let [moves, last] = [0, pathTexts(stage).join()]
+  for (let i = 0; i < 100; i++) {
+    stage.prove(a, b, { at: i % 2 === 0 ? C : A, port })
+    const now = pathTexts(stage).join()
+    if (now !== last) moves += 1
+    last = now
+    await stage.clock.advance(100)
+  }
+  t.ok(moves >= 3 && moves <= 9, `${moves} moves in 10 s`)
+  await stage.clock.advance(10_000)
+  t.match(stage.prove(a, b, { at: '198.51.100.3:1', port }), { type: 'bound' }, 'a NAT moves it once')
 })
 
 t.test('one member that asks for all others leaves pairs to these', async (t) => {

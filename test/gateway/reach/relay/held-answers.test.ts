@@ -75,10 +75,12 @@ t.test('a question that is not well asked gets nothing, or a challenge', async (
   const stranger = { ...end, id: endId('andes', end.identity) }
   t.equal(stage.send(bytesOf(stage, stranger, { cookie }), A).outcome, 'unknownEnd')
   const { bytes } = hold(stage, end, { cookie })
-  t.equal(stage.send(bytes, A).outcome, 'tooMany', 'a copy gets no second answer')
+  t.equal(stage.send(bytes, A).outcome, 'stale', 'a copy gets no second late answer')
   await stage.clock.advance(10_000)
   t.equal(late(stage).length, 1)
-  t.equal(stage.send(bytes, A).outcome, 'tooMany', 'nor does it later')
+  t.equal(stage.send(bytes, A).outcome, 'stale', 'nor does it later')
+  await stage.clock.advance(10_000)
+  t.equal(late(stage).length, 0)
 })
 
 t.test('a member has few of them, and other members still have theirs', async (t) => {
@@ -149,4 +151,32 @@ t.test('no address gets more octets than it has sent, and without a cookie nothi
     }),
     { numRuns: 50 },
   )
+})
+
+t.test('an end whose clock went back gets to know how far the relay has counted', async (t) => {
+  const stage = new RelayStage()
+  const end = stage.end('paris')
+  const inTenYears = 2_100_000_000_000
+  t.match(hold(stage, end, { counter: inTenYears }).answer, { type: 'held' })
+  t.match(hold(stage, end, { counter: 7 }).answer, { type: 'stale', newest: inTenYears, counter: 7 })
+  t.match(hold(stage, end, { counter: inTenYears + 1 }).answer, { type: 'held' })
+})
+
+t.test('copies of a question use up no answers of the end', async (t) => {
+  const stage = new RelayStage()
+  const [end, far] = [stage.end('paris'), stage.end('oslo')]
+  const { bytes } = hold(stage, end)
+  const outcomes = Array.from({ length: 500 }, () => stage.send(bytes, A).outcome)
+  t.ok(outcomes.filter((outcome) => outcome === 'stale').length <= 60)
+  await stage.clock.advance(60_000)
+  t.match(hold(stage, end, { at: '198.51.100.1:40002' }).answer, { type: 'held' })
+  t.ok(stage.bind(end, far, A) > 0)
+})
+
+t.test('an end that measures may still renew its bindings', async (t) => {
+  const stage = new RelayStage()
+  const [end, far] = [stage.end('paris'), stage.end('oslo')]
+  const port = stage.bind(end, far, A)
+  for (let i = 0; i < 19; i++) hold(stage, end, { at: `198.51.100.1:${5000 + i}` })
+  t.match(stage.prove(end, far, { at: A, port }), { type: 'bound' })
 })

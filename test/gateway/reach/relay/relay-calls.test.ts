@@ -1,12 +1,22 @@
-/** Relays that are of no use are remembered as such. */
+/** What an end asks of relays, how many questions at once, and that relays of no use are remembered as such. */
 import t from 'tap'
-import { IDLE_RELAY_MS, RelayCalls, USELESS_RELAY_MS } from '../../../../gateway/reach/relay/relay-calls.ts'
+import {
+  IDLE_RELAY_MS,
+  MOST_UNPROVEN,
+  RelayCalls,
+  USELESS_RELAY_MS,
+} from '../../../../gateway/reach/relay/relay-calls.ts'
 import type { RelayWant } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { bindKey, encodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
-import { parseAddress } from '../../../../model/addresses/addresses.ts'
+import { formatAddress, parseAddress } from '../../../../model/addresses/addresses.ts'
+import { RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { CLUSTERSET, RELAY_AT, RelayStage } from '../../support/relay-stage.ts'
+
+/** From an end to the relay, or back. */
+const WAY_MS = 20
 
 t.test('a relay that is silent counts as useless, also when it is asked no longer', async (t) => {
   const clock = new FakeClock()
@@ -82,4 +92,63 @@ t.test('octets that only look like an answer wake nothing', async (t) => {
   t.equal(calls.asked().size, 0, 'it has answered')
   t.strictSame([...calls.refusalsOfLinks().values()], [['oslo: full']])
   calls.close()
+})
+
+t.test('many links ask a relay in turn, and all are bound soon', async (t) => {
+  for (const [count, mostMs] of [
+    [60, 1500],
+    [199, 3500],
+  ] as const) {
+    const stage = new RelayStage({ ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } })
+    const { clock } = stage
+    const [paris, others] = [stage.end('paris'), Array.from({ length: count }, (_, i) => stage.end(`site-${i}`))]
+    let [isDue, isAlive, open, mostOpen] = [false, false, 0, 0]
+    const outcomes = new Map<string, number>()
+    const openSocket = (_address: string, _port: number, { onMessage }: ProbeSocketEvents) => ({
+      send: (bytes: Buffer, _to: string, port: number) => {
+        open += 1
+        mostOpen = Math.max(mostOpen, open)
+        clock.setTimer(WAY_MS, () => {
+          const effect = isAlive ? stage.send(bytes, '198.51.100.1:40001', port) : undefined
+          const [answer, outcome] = [effect?.answer, effect?.outcome ?? '']
+          outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
+          clock.setTimer(WAY_MS, () => {
+            open -= 1
+            if (answer !== undefined) onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
+          })
+        })
+      },
+      ...{ probeTcp: () => () => undefined, close: () => undefined },
+    })
+    const none = () => undefined
+    const onDue = () => void (isDue = true)
+    const calls = new RelayCalls({ nft: new FakeNft(), clock, openSocket, onError: none, onChange: none, onDue })
+    const relay = {
+      ...{ cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: stage.keys.publicKey },
+      address: RELAY_AT.address,
+    }
+    const wants = others.map(({ identity }, i): RelayWant => ({ key: `${i}`, remoteLane: 0, identity, relay }))
+    const own = { clusterset: CLUSTERSET, identity: paris.identity, agree: () => paris.secret }
+    await calls.apply(wants, { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(60_000))
+    const run = async (ms: number, isOver: () => boolean): Promise<number> => {
+      let dueMs = calls.send()
+      let leftMs = ms
+      for (; leftMs > 0 && !isOver(); leftMs -= 5) {
+        await clock.advance(5)
+        if (!isDue && clock.monotonic() < dueMs) continue
+        isDue = false
+        dueMs = calls.send()
+      }
+      return ms - leftMs
+    }
+    const bound = (): number => [...calls.trips().values()].flat().filter(({ is }) => is === 'bound').length
+    await run(600, () => false)
+    t.ok(mostOpen <= MOST_UNPROVEN, `${mostOpen} questions at once to a relay that is away`)
+    isAlive = true
+    const tookMs = await run(10_000, () => bound() === count)
+    t.equal(bound(), count)
+    t.ok(tookMs <= mostMs, `${tookMs} ms for ${count} pairs`)
+    t.equal(outcomes.get('tooMany'), undefined, 'none is dropped')
+    calls.close()
+  }
 })
