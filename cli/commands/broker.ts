@@ -365,7 +365,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       if (relay.length > MAX_RELAYS)
         throw new UserError(`--relay: ${relay.length} addresses: expected at most ${MAX_RELAYS}`, { exitCode: 2 })
       // Each of several brokers has a relay with its own key, and the one that starts last would state its own alone.
-      if (rest.relayHere === true && store !== undefined && relay.length === 0) {
+      if (relayHere && store !== undefined && relay.length === 0) {
         throw new UserError('--relay-here: with --store, expected --relay as well, for the relay of each broker', {
           hint: 'start each broker without --relay once: it prints the address of its relay',
           exitCode: 2,

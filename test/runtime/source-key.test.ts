@@ -23,7 +23,7 @@ t.test('the key of an address', async (t) => {
     ['::', '0:0:0:0::/64'],
     ['unknown', 'unknown'],
   ]
-  for (const [address, key] of rows) t.equal(sourceKey(address), key, address)
+  for (const [address, key] of rows) t.equal(sourceKey(address), key, String(address))
 })
 
 t.test('all addresses of one /64 are one source, and another /64 is another', async (t) => {

@@ -46,13 +46,13 @@ export function planDevice(lane: CableDevice): DevicePlan {
   const { behindNat, natLifeSeconds } = lane
   const life = natLifeSeconds === undefined ? {} : { natLifeSeconds }
   const peer = (
-    { identity, choice, isPublic: farIsPublic = false }: CableLink,
+    { identity, choice, isPublic }: CableLink,
     allowedIps: readonly string[],
   ): PeerConfig => ({
     publicKey: identity,
     ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
     allowedIps: choice.forgets === true ? [] : allowedIps,
-    keepaliveSeconds: keepaliveSeconds({ behindNat, ...life, farIsPublic }),
+    keepaliveSeconds: keepaliveSeconds({ behindNat, ...life, farIsPublic: isPublic === true }),
   })
   const peers = [
     ...lane.links.map((link) => ({ link, peer: peer(link, [...link.prefixes, `${link.laneAddress}/32`]) })),
