@@ -405,6 +405,12 @@ export const MEMBER_REASONS = {
     todo: 'Upgrade all replicas, then create the token again.',
     shows: ADMIN,
   },
+  RelayNotSupported: {
+    status: 'FailedPrecondition',
+    means: 'A replica of the broker of an earlier release may not give its members the relay.',
+    todo: 'Upgrade all replicas, then add the relay again.',
+    shows: ADMIN,
+  },
   NotJoined: {
     means: 'The cluster could not join.',
     todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',

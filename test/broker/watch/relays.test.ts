@@ -2,6 +2,8 @@
 import t, { type Test } from 'tap'
 import { RelayCommands } from '../../../broker/admin/relay-commands.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
+import type { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
+import { formatSession } from '../../../broker/store/etcd/replica-session.ts'
 import { fixSettings } from '../../../broker/store/open-store.ts'
 import type { Peer } from '../../../protocol/broker-api.ts'
 import { type Harness, Watcher, join_, startBroker } from '../support/harness.ts'
@@ -97,4 +99,31 @@ t.test('flags and added relays are no more than members take', async (t) => {
   await t.rejects(startReplica(harness, [ONE, OTHER]), { field: 'relay', message: /at most 4 relays/ })
   await startReplica(harness, [ONE])
   await t.rejects(admin.add({ address: OTHER }), { field: 'address', message: /at most 4 relays/ })
+})
+
+t.test('beside a replica whose members would not learn of it, a relay is not added', async (t) => {
+  const { harness } = await joined(t, [ONE])
+  const { log, stateDir, clock } = harness
+  const sessions = new Map([
+    ['new', formatSession({ members: [], keepsAddedRelays: true })],
+    ['old', formatSession({ members: [], host: 'old-0', keepsTokenLabels: true })],
+  ])
+  const kvs = () => [...sessions].map(([key, value]) => ({ key: Buffer.from(key), value }))
+  const etcd = {
+    client: { range: () => Promise.resolve({ kvs: kvs() }) },
+    keys: { replicas: {}, parseReplica: (key: Buffer) => key.toString() },
+  } as unknown as EtcdStore
+  const { signal } = new AbortController()
+  const admin = new RelayCommands({ state: { log, etcd, stateDir }, clock, who: { kind: 'operator' }, signal })
+  for (let i = 0; i < 2; i += 1)
+    await t.rejects(admin.add({ address: OTHER }), {
+      reason: 'RelayNotSupported',
+      message:
+        'address: expected none while brokers that do not state that they keep added relays serve this store: old-0',
+    })
+  t.match(await admin.list(), [{ address: ONE }])
+  sessions.delete('old')
+  t.match(await admin.add({ address: OTHER }), { changed: true })
+  sessions.set('old', formatSession({ members: [] }))
+  t.match(await admin.remove({ relay: OTHER }), { changed: true }, 'a removal leaves none behind')
 })
