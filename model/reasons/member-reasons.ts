@@ -416,6 +416,13 @@ export const MEMBER_REASONS = {
     todo: 'Mostly the broker is unreachable: check its address and the network. The agent retries.',
     shows: AGENT,
   },
+  ExportsUndecided: {
+    means:
+      'Only the broker knows whether an earlier release has exported a service of a guarded namespace. Until it has ' +
+      'answered, nothing of the cluster is published.',
+    todo: 'Check that the agent reaches the broker. `/status` of the agent counts them in `undecidedExports`.',
+    shows: ['log of the agent', '/status of the agent'],
+  },
   LeaveNotReported: {
     means: 'The cluster is leaving and could not tell the broker.',
     todo: 'Check the network to the broker. Or `sealane leave --force`, then evict the cluster at the broker.',
