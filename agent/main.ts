@@ -4,6 +4,7 @@
  */
 import { type ClusterApi, HeardGateways, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
 import { AccessVersions } from '../model/access/access.ts'
+import { TrafficVersions } from '../model/services/services.ts'
 import { MEMBERSHIP_NAME, RESERVED_ID_PROBLEM, isReservedId } from '../model/model.ts'
 import { type BackoffInit, untilDone } from '../reconcile/reconcile.ts'
 import type { ComponentDeps } from '../runtime/runtime.ts'
@@ -122,6 +123,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   status.readiness('agent', notReady)
   status.report('broker', () => link.state())
   status.report('notImported', () => report.notImported)
+  status.report('undecidedExports', () => (publish.undecided === 0 ? undefined : publish.undecided))
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
   const leaving = watchLeaving(api, membership)
@@ -141,7 +143,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   stopReporting()
   leaving.close()
   status.plan('agent', () => 'not running here')
-  for (const field of ['broker', 'notImported']) status.report(field, () => undefined)
+  for (const field of ['broker', 'notImported', 'undecidedExports']) status.report(field, () => undefined)
   renamed.end()
   if (signal.aborted) return
 
@@ -196,7 +198,7 @@ function makeLoops(
   const { askClusterDns: ask, dnsMaps, gatewayMarker: marker, checkBackend: check, changeMembership: change } = deps
   const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
-  const versions = new AccessVersions()
+  const [versions, trafficVersions] = [new AccessVersions(), new TrafficVersions()]
   const about = new AboutLoop({ ...parts, writer }, config)
   // The agent sends no TCP probes to nodes: network policies may prevent them, and it only needs to know whether a
   // gateway reports.
@@ -207,7 +209,7 @@ function makeLoops(
     config,
   )
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
-  const derived = new DerivedLoop({ ...parts, writer, versions }, config)
+  const derived = new DerivedLoop({ ...parts, writer, versions, trafficVersions }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, dnsMaps, registry: deps.metrics }, config)]
@@ -221,7 +223,7 @@ function makeLoops(
   const podAddresses = new PodAddressLoop({ ...parts, writer }, config)
   const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
   const policies = new AccessPolicyLoop({ ...parts, writer, versions }, config)
-  const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, gateways }, config)
+  const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, trafficVersions, gateways }, config)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
   const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays }, config)
   const others = [

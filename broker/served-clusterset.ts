@@ -403,8 +403,9 @@ async function openState(
 
 /** What the table of replicas shows for this process. */
 function ownFacts() {
-  const can = { keepsToOffers: true, keepsToTopology: true, keepsToTransit: true, keepsTokenLabels: true } as const
-  return { host: hostname(), version: sealaneVersion(), ...can } as const
+  const filters = { keepsToOffers: true, keepsToTopology: true, keepsToTransit: true } as const
+  const settings = { keepsTokenLabels: true, keepsAddedRelays: true } as const
+  return { host: hostname(), version: sealaneVersion(), ...filters, ...settings } as const
 }
 
 const OTHERS_MS = 5000

@@ -17,7 +17,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
-import { type SeenPolicies, TrafficPolicies, isDerived } from '../../model/services/services.ts'
+import { TrafficVersions, isDerived } from '../../model/services/services.ts'
 import { KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import {
   type DerivedFinding,
@@ -33,6 +33,8 @@ export interface DerivedLoopDeps extends LoopParts {
   readonly writer: MirrorWriter
   /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
   readonly versions?: AccessVersions
+  /** The same of the traffic policies. */
+  readonly trafficVersions?: TrafficVersions
 }
 
 export interface DerivedLoopInit {
@@ -67,13 +69,14 @@ export class DerivedLoop {
   readonly #memory: DerivedMemory = new KeyedMemo()
   /** Whether the last round found nothing that is derived or asked for. */
   #isIdle = false
-  #seen: SeenPolicies = new Map()
+  readonly #traffic: TrafficVersions
   readonly #access: AccessVersions
 
   constructor(deps: DerivedLoopDeps, init: DerivedLoopInit) {
     this.#deps = deps
     this.#init = init
     this.#access = deps.versions ?? new AccessVersions()
+    this.#traffic = deps.trafficVersions ?? new TrafficVersions()
     const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'derived-services'), timing, (signal) => this.#round(signal))
     for (const kind of KINDS) {
@@ -96,8 +99,14 @@ export class DerivedLoop {
   }
 
   #note(change: ObjectChange<KubeObject> | undefined): void {
+    if (change?.type === 'set') this.#see(change.object)
     if (change?.type === 'removed' && change.object.kind === 'Service') this.#deps.writer.forget(change.object)
     if (change === undefined || this.#isConcerned(change)) this.#loop.poke()
+  }
+
+  #see(object: KubeObject): void {
+    if (object.kind === 'ClusterAccessPolicy') this.#access.see(object)
+    if (object.kind === 'TrafficPolicy' || object.kind === 'ClusterTrafficPolicy') this.#traffic.see(object)
   }
 
   /** Slices, gateways and Services change often, and mostly where nothing is derived. */
@@ -124,12 +133,7 @@ export class DerivedLoop {
   #world(): DerivedWorld {
     const { api } = this.#deps
     const { own, removesOrphans } = this.#init
-    const policies = new TrafficPolicies({
-      policies: api.cache('TrafficPolicy').list(),
-      clusterPolicies: api.cache('ClusterTrafficPolicy').list(),
-      before: this.#seen,
-    })
-    this.#seen = policies.seen
+    const policies = this.#traffic.look(api.cache('TrafficPolicy').list(), api.cache('ClusterTrafficPolicy').list())
     const clusters = new Map(
       api
         .cache('Cluster')

@@ -4,7 +4,7 @@ import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '
 import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
 import { usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
-import { type AnyTrafficPolicy, type SeenPolicies, TrafficPolicies } from '../../model/services/services.ts'
+import { type AnyTrafficPolicy, type TrafficPolicies, TrafficVersions } from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { PolicyConditions } from './plan-policy-conditions.ts'
@@ -36,17 +36,26 @@ export class AccessPolicyLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #conditions: PolicyConditions
+  readonly #versions: AccessVersions
   readonly #kept = new WrittenVersions()
 
   constructor(deps: AccessPolicyLoopDeps, { own, loop }: AccessPolicyLoopInit) {
     this.#deps = deps
     this.#own = own
-    this.#conditions = new PolicyConditions(deps.versions)
+    this.#versions = deps.versions ?? new AccessVersions()
+    this.#conditions = new PolicyConditions(this.#versions)
     const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'access-policies'), timing, (signal) => this.#round(signal))
     const { api } = deps
     const poke = (): void => this.#loop.poke()
-    for (const kind of ACCESS_KINDS) this.#subscriptions.add(api.cache(kind).onChange(poke))
+    for (const kind of ['ServiceExport', 'Cluster'] as const) this.#subscriptions.add(api.cache(kind).onChange(poke))
+    for (const kind of ['AccessPolicy', 'ClusterAccessPolicy'] as const) {
+      const stop = api.cache(kind).onChange((change) => {
+        if (change?.type === 'set') this.#versions.see(change.object)
+        poke()
+      })
+      this.#subscriptions.add(stop)
+    }
     this.#subscriptions.add(api.cache('Membership').onChange(poke))
   }
 
@@ -86,6 +95,8 @@ export interface TrafficPolicyLoopDeps extends LoopParts {
   readonly writer: MirrorWriter
   /** As of AccessPolicyLoop. */
   readonly versions?: AccessVersions
+  /** The same of the traffic policies. */
+  readonly trafficVersions?: TrafficVersions
   readonly gateways: HeardGateways
 }
 
@@ -115,7 +126,7 @@ export class TrafficPolicyLoop {
   /** Says when shares may be planned again. */
   readonly #shares: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  #seen: SeenPolicies = new Map()
+  readonly #traffic: TrafficVersions
   #reports: ReadonlyMap<string, ReportedShares> = new Map()
   /** The policies that the reports are about: a policy that a user has changed is reported at once. */
   #reported = ''
@@ -128,6 +139,7 @@ export class TrafficPolicyLoop {
     this.#deps = deps
     this.#own = own
     this.#access = deps.versions ?? new AccessVersions()
+    this.#traffic = deps.trafficVersions ?? new TrafficVersions()
     const timing = { ...loop, minMs: Math.max(loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'traffic-policies'), timing, (signal) => this.#round(signal))
     this.#shares = new ReconcileLoop(loopDeps(deps, 'traffic-shares'), { ...loop, minMs: SHARES_MS }, () => {
@@ -136,7 +148,19 @@ export class TrafficPolicyLoop {
       return Promise.resolve()
     })
     const pokeShares = (): void => this.#shares.poke()
-    for (const kind of STATED) this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
+    for (const kind of ['ServiceImport', 'Cluster'] as const)
+      this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
+    for (const kind of ['TrafficPolicy', 'ClusterTrafficPolicy'] as const) {
+      const stop = deps.api.cache(kind).onChange((change) => {
+        if (change?.type === 'set') this.#traffic.see(change.object)
+        this.#loop.poke()
+      })
+      this.#subscriptions.add(stop)
+    }
+    const seen = deps.api.cache('ClusterAccessPolicy').onChange((change) => {
+      if (change?.type === 'set') this.#access.see(change.object)
+    })
+    this.#subscriptions.add(seen)
     for (const kind of ['ServiceImport', 'Cluster', 'EndpointSlice', 'ClusterAccessPolicy'] as const)
       this.#subscriptions.add(deps.api.cache(kind).onChange(pokeShares))
     this.#subscriptions.add(deps.gateways.onChange(pokeShares))
@@ -158,8 +182,7 @@ export class TrafficPolicyLoop {
     const { api, writer, clock } = this.#deps
     const named = api.cache('TrafficPolicy').list()
     const clusterPolicies = api.cache('ClusterTrafficPolicy').list()
-    const inForce = new TrafficPolicies({ policies: named, clusterPolicies, before: this.#seen })
-    this.#seen = inForce.seen
+    const inForce = this.#traffic.look(named, clusterPolicies)
     const policies: AnyTrafficPolicy[] = [...named, ...clusterPolicies]
     this.#forget(policies)
     if (policies.length === 0) return

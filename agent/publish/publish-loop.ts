@@ -13,6 +13,7 @@ import {
   type ServiceKey,
   serviceKey,
 } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type Clock, KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -77,6 +78,7 @@ export class PublishLoop {
   readonly #subscriptions = new Subscriptions()
   readonly #leftOut = new KeyedMemo<string | undefined>()
   #reportedLeftOut: string | undefined
+  #hasSaidUndecided = false
   #cancelWait: (() => void) | undefined
   /** When the broker was found to have answered this process, monotonic. */
   #answeredMs: number | undefined
@@ -104,6 +106,7 @@ export class PublishLoop {
     }
     for (const kind of ['AccessPolicy', 'ClusterAccessPolicy'] as const) {
       const stop = api.cache(kind).onChange((change) => {
+        if (change?.type === 'set') this.#versions.see(change.object)
         // The status of a policy that is not valid has the version that counts.
         const isSame = change !== undefined && isStatusAlone(change) && accessProblem(change.object) === undefined
         if (!isSame) this.#changed()
@@ -230,10 +233,27 @@ export class PublishLoop {
     }
     for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#unreported?.add(key)
     const isDecided = plan.undecided.size === 0
+    this.#sayUndecided(plan.undecided)
     if (isDecided && !this.#awaitsDefault()) publisher.setDesired(plan.records)
     // What the broker has shown before counts for other loops. Without any of it, they wait.
     if (isDecided || this.#deps.replica?.synced === true) findings.setExportPlan(plan)
     return plan
+  }
+
+  /** How many exports wait for the broker, because of which nothing is published. */
+  get undecided(): number {
+    return this.#last?.undecided.size ?? 0
+  }
+
+  /** Says once which export holds up all others. */
+  #sayUndecided(undecided: ExportPlan['undecided']): void {
+    const [service] = undecided
+    if (service !== undefined && !this.#hasSaidUndecided) {
+      this.#deps.logger.warn('nothing is published until the broker has shown what it has of this cluster', {
+        ...{ reason: 'ExportsUndecided' satisfies ReasonCode, service, count: undecided.size },
+      })
+    }
+    this.#hasSaidUndecided = service !== undefined
   }
 
   /** Whether the broker has our record of an export. Its records are read once, and only if something depends on them. */

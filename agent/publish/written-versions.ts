@@ -13,7 +13,10 @@ type AnyPolicy = AnyAccessPolicy | AnyTrafficPolicy
 
 /** A cache shows what was written within this time, unless the API has dropped it. */
 const CACHE_LAG_MS = 30_000
-/** One of the versions that an API has dropped is written again this often: its CRD may have been upgraded. */
+/**
+ * One of the versions that an API has dropped is written again this often, and one that it has changed if its policy is
+ * valid: the CRD may have been upgraded.
+ */
 const WRITE_AGAIN_MS = 600_000
 /** Most policies that one round reads again. */
 const MAX_READ = 16
@@ -33,6 +36,8 @@ export class WrittenVersions {
   #triedAt = 0
   /** What was written and is not read again yet. */
   readonly #unread = new Map<string, AnyPolicy>()
+  /** What was read again and is stored as it was written. */
+  readonly #equal = new Map<string, KeptVersion>()
   readonly #lostKinds = new Set<string>()
   readonly #changed = new Map<string, KeptVersion>()
   readonly #saidChanged = new Set<string>()
@@ -50,7 +55,7 @@ export class WrittenVersions {
       if (kept === undefined) continue
       this.known.set(key, kept)
       this.#at.set(key, nowMs)
-      if (this.#unread.size < MAX_UNREAD) this.#unread.set(key, policy)
+      if (this.#unread.size < MAX_UNREAD && !isSameVersion(this.#equal.get(key), kept)) this.#unread.set(key, policy)
     }
   }
 
@@ -59,10 +64,15 @@ export class WrittenVersions {
     const present = new Map(policies.map((policy) => [objectKeyText(policy), policy]))
     const keeping = new Set(policies.flatMap(({ kind, status }) => (status?.inForce === undefined ? [] : [kind])))
     for (const key of this.#unread.keys()) if (!present.has(key)) this.#unread.delete(key)
-    const isDue = nowMs - this.#changedTriedAt >= WRITE_AGAIN_MS
-    if (isDue) this.#changedTriedAt = nowMs
-    for (const [i, key] of [...this.#changed.keys()].entries())
-      if (!present.has(key) || (isDue && i === 0)) this.#changed.delete(key)
+    for (const [key, version] of this.#equal)
+      if (!isSameVersion(present.get(key)?.status?.inForce, version)) this.#equal.delete(key)
+    for (const key of this.#changed.keys()) if (!present.has(key)) this.#changed.delete(key)
+    if (nowMs - this.#changedTriedAt >= WRITE_AGAIN_MS) {
+      this.#changedTriedAt = nowMs
+      // Of a policy that is not valid, parts of the cluster would follow what the API makes of the version.
+      const again = [...this.#changed.keys()].find((key) => isValid(present.get(key)))
+      if (again !== undefined) this.#changed.delete(again)
+    }
     for (const [key, at] of this.#at) {
       const policy = present.get(key)
       // The API has the field if one policy of the kind has it, so what another lacks was removed or refused.
@@ -112,7 +122,10 @@ export class WrittenVersions {
       return true
     }
     const isBack = this.#lostKinds.delete(kind)
-    if (canonicalJson(stored) === canonicalJson(written)) return this.#changed.delete(key) || isBack
+    if (canonicalJson(stored) === canonicalJson(written)) {
+      this.#equal.set(key, written)
+      return this.#changed.delete(key) || isBack
+    }
     if (!this.#saidChanged.has(kind)) {
       this.#saidChanged.add(kind)
       logger.warn('the CRD of a policy lacks fields of status.inForce: the version that was valid is not kept', {
@@ -127,6 +140,16 @@ export class WrittenVersions {
     this.known.delete(key)
     this.#at.delete(key)
   }
+}
+
+function isSameVersion(one: KeptVersion | undefined, other: KeptVersion): boolean {
+  return one?.uid === other.uid && one.generation === other.generation
+}
+
+/** By its condition, as this agent has written it. */
+function isValid(policy: AnyPolicy | undefined): boolean {
+  const condition = findCondition(policy?.status?.conditions, 'Valid')
+  return condition?.status === 'True' && condition.observedGeneration === policy?.metadata.generation
 }
 
 /** Whether what is stored is the status that was written: another may have replaced it since, or refused the write. */

@@ -60,7 +60,7 @@ export async function readReplicas({ client, keys }: EtcdStore, signal: AbortSig
 }
 
 /** What only replicas of later releases do. */
-type ReplicaAbility = 'keepsToTopology' | 'keepsToTransit' | 'keepsTokenLabels'
+type ReplicaAbility = 'keepsToTopology' | 'keepsToTransit' | 'keepsTokenLabels' | 'keepsAddedRelays'
 
 /** Replicas of an earlier release, which do not do that: their hosts, or their ids. */
 export async function replicasWithout(

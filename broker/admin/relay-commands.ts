@@ -25,16 +25,21 @@ export class RelayCommands {
     ]
   }
 
-  /** Throws RefusedError (InvalidValue), which names the field, and another relay of this name with its address. */
+  /**
+   * Throws RefusedError (InvalidValue), which names the field, and another relay of this name with its address, or
+   * (RelayNotSupported) while a replica would not give it to its members.
+   */
   async add({ address: text }: { readonly address: string }): Promise<RelayAdded> {
     const { state, clock, who } = this.#init
     const name = readRelayAddress(text)?.host
     if (name === undefined) throw invalid('address', `address ${shown(text)}: expected ${RELAY_ADDRESS_FORM}`)
     const details = { address: text }
+    const careless = await this.#careless()
     const { settings, changed } = await auditedCommand(
       { log: state.log, clock, who },
       { act: 'relay.add', subject: name, details },
       (tx) => {
+        if (careless.length > 0) throw notSupported(careless)
         const before = tx.get('settings', SETTINGS_KEY) ?? settingsOf(state)
         const { relays = [], addedRelays = [] } = before
         if (addedRelays.some(({ address }) => address === text)) return { settings: before, changed: false }
@@ -75,6 +80,19 @@ export class RelayCommands {
     )
     return { name, changed, stays: flag !== undefined, ...(flag === undefined ? {} : { flag }) }
   }
+
+  /** Replicas whose members would not learn of it. One that starts later is not noticed. */
+  async #careless(): Promise<readonly string[]> {
+    const { state, signal } = this.#init
+    if (state.etcd === undefined) return []
+    const { replicasWithout } = await import('./etcd-status.ts')
+    return replicasWithout('keepsAddedRelays', state.etcd, signal)
+  }
+}
+
+function notSupported(replicas: readonly string[]): RefusedError {
+  const why = 'while brokers that do not state that they keep added relays serve this store'
+  return new RefusedError('RelayNotSupported', 'address', `address: expected none ${why}: ${replicas.join(', ')}`)
 }
 
 function checkAddition(text: string, flagged: readonly string[], added: SettingsRow['addedRelays'] = []): void {

@@ -10,6 +10,7 @@ import { RefusedError } from '../../protocol/protocol.ts'
 import { auditedCommand } from '../audit/audit.ts'
 import {
   type SetTopologyInit,
+  checkFollowed,
   releaseTopology,
   setTopology,
   topologyInForce,
@@ -73,6 +74,7 @@ export class TopologyCommands {
     await state.log.refresh()
     const { topology: before, number } = topologyInForce(state.log)
     if (topologyOwner(state.log) === object && isDeepStrictEqual(before, wanted)) return { changed: false, number }
+    checkFollowed(state.log, object)
     const careless = wanted.mode === 'full' ? [] : await this.#careless(wanted)
     if (careless.length > 0) throw notSupported(wanted, careless)
     return this.#change(wanted, { object })
@@ -80,9 +82,13 @@ export class TopologyCommands {
 
   /** The object is gone: the topology stays, and commands set it again. Returns which object it was. */
   async release(): Promise<string | undefined> {
-    const { log } = this.#init.state
+    const { state, clock, who } = this.#init
+    const { log } = state
     await log.refresh()
-    return topologyOwner(log) === undefined ? undefined : log.transact(releaseTopology)
+    const object = topologyOwner(log)
+    if (object === undefined) return undefined
+    const details = { object, number: topologyInForce(log).number }
+    return auditedCommand({ log, clock, who }, { act: 'topology.release', details }, releaseTopology)
   }
 
   async #change(wanted: Topology, { basedOn, object }: Omit<SetTopologyInit, 'topology'>): Promise<TopologySet> {

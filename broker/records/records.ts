@@ -17,6 +17,7 @@ export {
 export {
   type SetTopologyInit,
   TOPOLOGY_KEY,
+  checkFollowed,
   releaseTopology,
   setTopology,
   topologyInForce,

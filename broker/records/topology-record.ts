@@ -78,12 +78,16 @@ function refuseOwned(tx: Transaction): void {
   throw new RefusedError('TopologyOwned', 'topology', text)
 }
 
+/** Throws RefusedError (TopologyNotFollowed) if the brokers follow no object. */
+export function checkFollowed(view: LogView, object: string): void {
+  if (view.get('settings', SETTINGS_KEY)?.topologyFrom !== undefined) return
+  const text = `${object}: expected a broker that follows objects, but the one that started last does not`
+  throw new RefusedError('TopologyNotFollowed', 'topology', text)
+}
+
 function claim(tx: Transaction, object: string): void {
+  checkFollowed(tx, object)
   const settings = tx.get('settings', SETTINGS_KEY)
-  if (settings?.topologyFrom === undefined) {
-    const text = `${object}: expected a broker that follows objects, but the one that started last does not`
-    throw new RefusedError('TopologyNotFollowed', 'topology', text)
-  }
-  if (settings.topologyFrom.object === object) return
+  if (settings === undefined || settings.topologyFrom?.object === object) return
   tx.put('settings', SETTINGS_KEY, { ...settings, topologyFrom: { object } })
 }

@@ -31,6 +31,7 @@ export const AUDIT_ACTS = [
   'cluster.quota',
   'access.default',
   'topology.set',
+  'topology.release',
   'relay.add',
   'relay.remove',
   'clusterset.create',

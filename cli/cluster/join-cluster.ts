@@ -81,6 +81,7 @@ import {
 } from './identity-secret.ts'
 import { type ClusterDnsOutcome, watchClusterDns, wireClusterDns, wiringRights } from './wire-cluster-dns.ts'
 import { agreeOnChanges, answered, chooseId } from './join-questions.ts'
+import { callableGateways } from './plan-gateways.ts'
 import { type JoinPlan, type JoinOptions, installedSite, openQuestions, planJoin } from './plan-join.ts'
 import { removeObjects } from './leave/remove-installation.ts'
 import { mendBrokenLeave } from './leave/leave-cluster.ts'
@@ -172,7 +173,7 @@ export async function prepareJoin(
   const clusterId = chooseId(chosen, { discovery, live, values: init.values }, admin, init.flags)
   const plan = planJoin(discovery, { ...chosen, clusterId }, init.values, { live, asked: init.asked ?? {} })
   for (const note of plan.notes) say(`  note: ${note}\n`)
-  say(`  reach: ${likelyRungText(plan.gateways)}\n`)
+  say(`  reach: ${likelyRungText(callableGateways(discovery, plan.gateways))}\n`)
   const { common } = plan.values
   const made = [...adviceObjects(advised, common), ...marked(await nearPolicy(admin, init), common)]
   return { plan, discovery, advice: advised, live, made }

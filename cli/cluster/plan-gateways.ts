@@ -10,6 +10,7 @@ import {
   DEFAULT_ACTIVE_GATEWAYS,
   LABEL_GATEWAY,
   MAX_LANE,
+  type PlannedGateway,
   callAnnotations,
 } from '../../model/lanes/lanes.ts'
 import { LABELLED_BY_JOIN, LABEL_VIRTUAL_NODE } from '../../model/model.ts'
@@ -69,6 +70,20 @@ export function planGateways(discovery: Discovery, given: GatewayOptions, instal
       ...givenNotes(discovery, given),
     ],
   }
+}
+
+/** The gateways with all that is known of where others can call them. */
+export function callableGateways(
+  { gateways: { candidates, unfit } }: Discovery,
+  gateways: readonly GatewayOption[],
+): readonly PlannedGateway[] {
+  return gateways.map(({ node, publicAddress }) => {
+    const fit = candidates.find((one) => one.node === node)
+    const known = fit ?? unfit.find((one) => one.node === node)
+    // A gateway states an ExternalIP only if it is annotated. Without that it is one of the addresses.
+    const stated = publicAddress ?? (fit?.annotated === false ? undefined : known?.publicAddress)
+    return { node, publicAddress: stated, addresses: known?.addresses ?? [] }
+  })
 }
 
 function refuseImpossible({ gateways: { unfit } }: Discovery, { gateways }: GatewayOptions): void {

@@ -21,6 +21,8 @@ export interface GatewayCandidate {
   readonly publicAddress: string | undefined
   /** The address is in the annotation. A gateway does not read the ExternalIP, so a join has to annotate it. */
   readonly annotated: boolean
+  /** Those that the Node states. */
+  readonly addresses?: readonly string[]
   /** A join or the agent chose it, and the agent replaces it. */
   readonly isChosen?: boolean
   /** An annotation states the first port of the public address. */
@@ -49,6 +51,7 @@ export interface UnfitNode {
   readonly isMislabelled?: true
   /** As of a candidate. */
   readonly publicAddress?: string | undefined
+  readonly addresses?: readonly string[]
   readonly statesPort?: boolean
 }
 
@@ -107,14 +110,17 @@ function isBeingRemoved(node: unknown): boolean {
   return removalReason({ apiVersion: 'v1', kind: 'Node', metadata, spec: { taints } } satisfies Node) !== undefined
 }
 
-function calledAt(node: unknown): { readonly publicAddress: string | undefined; readonly statesPort: boolean } {
+function calledAt(node: unknown): Required<Pick<UnfitNode, 'publicAddress' | 'addresses' | 'statesPort'>> {
   const statesPort = annotationOf(node, ANNOTATION_PUBLIC_PORT) !== undefined
-  return { publicAddress: gatewayTraits(node).publicAddress, statesPort }
+  const addresses = listAt(node, 'status', 'addresses')
+    .filter((entry) => ['InternalIP', 'ExternalIP'].includes(textAt(entry, 'type') ?? ''))
+    .flatMap((entry) => textAt(entry, 'address') ?? [])
+  return { publicAddress: gatewayTraits(node).publicAddress, addresses, statesPort }
 }
 
 function candidate(node: unknown): GatewayCandidate {
   const { publicAddress, zone, transient, isControlPlane } = gatewayTraits(node)
-  const { statesPort } = calledAt(node)
+  const { addresses, statesPort } = calledAt(node)
   const isChosen = annotationOf(node, ANNOTATION_CHOSEN_BY) !== undefined
   const lane = laneOf(node)
   const reasons = [
@@ -125,7 +131,18 @@ function candidate(node: unknown): GatewayCandidate {
     ...(zone === undefined ? [] : [`zone ${zone}`]),
   ]
   const annotated = annotationOf(node, ANNOTATION_PUBLIC_ADDRESS) !== undefined
-  return { node: nameOf(node), lane, publicAddress, annotated, isChosen, statesPort, zone, transient, reasons }
+  return {
+    node: nameOf(node),
+    lane,
+    publicAddress,
+    addresses,
+    annotated,
+    isChosen,
+    statesPort,
+    zone,
+    transient,
+    reasons,
+  }
 }
 
 function laneOf(node: unknown): number | 'any' | undefined {

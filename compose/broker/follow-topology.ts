@@ -43,10 +43,13 @@ export async function followTopology(deps: FollowTopologyDeps, signal: AbortSign
 async function round(deps: FollowTopologyDeps, signal: AbortSignal): Promise<void> {
   const { api, sink, logger } = deps
   const objects = api.cache('Topology')
-  if (!objects.synced || !sink.isWriter()) return
+  const isUnserved = objects.isUnserved === true
+  if ((!objects.synced && !isUnserved) || !sink.isWriter()) return
   // The server is asked, since the cache may be older than what another replica has set.
   const object = await api.read('Topology', TOPOLOGY_NAME, undefined, signal)
   if (object === undefined) {
+    // A proxy may answer "not found" as well. A deletion is also seen by the cache, and a missing kind has no objects.
+    if (!isUnserved && objects.get(TOPOLOGY_NAME) !== undefined) return
     const released = await sink.release()
     if (released !== undefined)
       logger.warn('the object was deleted; the topology stays, and commands set it again', {

@@ -12,6 +12,7 @@ import {
   type SharesPlan,
   type SharesWorld,
   TrafficPolicies,
+  TrafficVersions,
   changesShares,
   portId,
   sharesOfService,
@@ -59,6 +60,7 @@ const FAMILIES = new Map<EndpointSlice['addressType'], Family>([
 export class HeadlessShares {
   #world: Omit<SharesWorld, 'reachable'>
   readonly #access = new AccessVersions()
+  readonly #seen = new TrafficVersions()
 
   /** Takes the id of this cluster. */
   constructor(self: string) {
@@ -79,8 +81,7 @@ export class HeadlessShares {
     ]
     const readPolicies = (): void => {
       const before = this.#world.policies
-      const listed = { policies: named.list(), clusterPolicies: defaults.list() }
-      const policies = new TrafficPolicies({ ...listed, before: before.seen })
+      const policies = this.#seen.look(named.list(), defaults.list())
       this.#world = { ...this.#world, policies }
       changed((service) => isFollowing(before, service) || isFollowing(policies, service))
     }
@@ -98,6 +99,7 @@ export class HeadlessShares {
       changed((service) => isFollowing(this.#world.policies, service))
     }
     const onPolicy = (change: ObjectChange<AnyTrafficPolicy> | undefined): void => {
+      if (change?.type === 'set') this.#seen.see(change.object)
       if (changesShares(change)) readPolicies()
     }
     const stops = [
@@ -110,6 +112,7 @@ export class HeadlessShares {
         if (changesShares(change)) readMembers()
       }),
       access.onChange((change) => {
+        if (change?.type === 'set') this.#access.see(change.object)
         if (changesShares(change)) readMembers()
       }),
     ]

@@ -36,6 +36,7 @@ export {
   type RelayTrip,
   type WhyRelayed,
   endId,
+  isRelayPlace,
   planRelayEnds,
   planSharedPorts,
   relayOf,

@@ -10,6 +10,8 @@ import type { EndpointChoice } from '../reach/reach.ts'
 /** What is known of one place. Times are in milliseconds since 1970. */
 export interface PlaceRecord {
   readonly at: AddressPort
+  /** The relay at the place when the link was there last: RelayPlace.cluster. Absent: none, as far as was known. */
+  readonly relay?: string
   /** When the link was up there last. Absent: never in this process. */
   readonly provenMs?: number
   /** Since when nothing has answered there. Absent: it answers, or it was not called. */
@@ -32,6 +34,8 @@ export interface PlacedLink {
   readonly state: ConnectionState
   /** Where its packets go. */
   readonly at: AddressPort | undefined
+  /** The relay at that place. Absent: none is known. */
+  readonly relay?: string
   readonly choice: Pick<EndpointChoice, 'how' | 'at'>
   /** Absent while it is not measured, as when it sleeps. */
   readonly figures?: PlaceFigures
@@ -43,7 +47,7 @@ export const PLACE_FAILS_MS = 1000
 interface Memory {
   readonly places: Map<string, PlaceRecord>
   /** The place that is called now, since when, in milliseconds of the monotonic clock. */
-  calling: { readonly at: AddressPort; readonly sinceMs: number } | undefined
+  calling: (Pick<PlaceRecord, 'at' | 'relay'> & { readonly sinceMs: number }) | undefined
 }
 
 export class LinkPlaces {
@@ -66,25 +70,29 @@ export class LinkPlaces {
   }
 }
 
-function lookAt(memory: Memory, { state, at, choice, figures }: PlacedLink, nowMs: number, monotonicMs: number): void {
+function lookAt(memory: Memory, link: PlacedLink, nowMs: number, monotonicMs: number): void {
+  const { state, at, choice, figures } = link
+  const relay = link.relay === undefined ? {} : { relay: link.relay }
   // While another place is tried the link counts as up, whatever answers there.
   const isTried = choice.how === 'try' && sameAddressPort(choice.at, at)
   const called = at !== undefined && (state !== 'up' || isTried) ? at : undefined
   const before = memory.calling
   if (before !== undefined && monotonicMs - before.sinceMs >= PLACE_FAILS_MS) {
     const answers = called === undefined && sameAddressPort(at, before.at)
-    if (!answers) setFailed(memory, before.at, nowMs)
+    if (!answers) setFailed(memory, before, nowMs)
   }
   const goesOn = before !== undefined && sameAddressPort(before.at, called)
-  memory.calling = called === undefined ? undefined : goesOn ? before : { at: called, sinceMs: monotonicMs }
+  const sinceMs = goesOn ? before.sinceMs : monotonicMs
+  memory.calling = called === undefined ? undefined : { ...(goesOn ? before : {}), ...relay, at: called, sinceMs }
   if (called !== undefined || at === undefined || state !== 'up') return
   const last = memory.places.get(formatAddressPort(at))?.measured
   const measured = figures === undefined ? last : { ...figures, atMs: nowMs }
-  keep(memory, { at, provenMs: nowMs, ...(measured === undefined ? {} : { measured }) })
+  keep(memory, { at, ...relay, provenMs: nowMs, ...(measured === undefined ? {} : { measured }) })
 }
 
-function setFailed(memory: Memory, at: AddressPort, nowMs: number): void {
-  const record = memory.places.get(formatAddressPort(at)) ?? { at }
+function setFailed(memory: Memory, { at, relay }: Pick<PlaceRecord, 'at' | 'relay'>, nowMs: number): void {
+  const known = memory.places.get(formatAddressPort(at)) ?? { at }
+  const record = relay === undefined ? known : { ...known, relay }
   if (record.failed !== undefined) return
   const reason = record.provenMs === undefined ? 'LaneConnecting' : 'LaneProbeTimeout'
   keep(memory, { ...record, failed: { sinceMs: nowMs, reason } })

@@ -17,7 +17,9 @@ import {
   type KnownRelay,
   MAX_CANDIDATE_NOTE,
   MAX_CONNECTION_MESSAGE_LENGTH,
+  MAX_DIRECT_CANDIDATES,
   MAX_FAILURE_LENGTH,
+  MAX_LINK_CANDIDATES,
   MAX_STATUS_CANDIDATES,
   MAX_STATUS_RELAYS,
   RELAY_PORT,
@@ -45,7 +47,7 @@ import {
 } from '../reach/reach.ts'
 import { type PublicNameView, type RelayPlace, healthKey } from '../world/world.ts'
 import type { PlaceFigures, PlaceRecord, PlacedLink } from './link-places.ts'
-import { linkCandidates } from './plan-link-candidates.ts'
+import { UNPUNCHED, type UnpunchedReason, linkCandidates } from './plan-link-candidates.ts'
 import { named, narrowProblem, readyFinding, upText } from './plan-conditions.ts'
 
 export interface ConnectionMessageInit {
@@ -371,6 +373,7 @@ function connection(
   const handshakeAge = handshakeAgeMs(init, link)
   const state = reportedState(init, key)
   const relay = usingRelay(relays, link?.at, planned.relayPlaces)
+  const usingNat = isBehindNat(planned, link?.at)
   return {
     cluster: planned.cluster,
     lane: lane.ownLane,
@@ -383,12 +386,12 @@ function connection(
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(state === 'up' && health?.asleep === true ? { asleep: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
-    usingNat: isBehindNat(planned, link?.at),
+    usingNat,
     ...relay,
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...sizes(lane, health),
-    ...candidatesOf(init, planned, { state, at: link?.at, relay, figures: figuresNow(lane, health) }),
+    ...candidatesOf(init, planned, { state, at: link?.at, usingNat, relay, figures: figuresNow(lane, health) }),
     ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
     rxBytes: link?.rxBytes ?? 0,
     txBytes: link?.txBytes ?? 0,
@@ -412,13 +415,16 @@ export function placedLinks(
   laneStates: ReadonlyMap<number, LaneState>,
   health: ReadonlyMap<string, LinkHealth>,
 ): readonly PlacedLink[] {
+  const relays = relaysInUse({ lanes, laneStates })
   return lanes.flatMap((lane) =>
     lane.links.map((planned): PlacedLink => {
       const key = linkKey(planned)
       const one = health.get(healthKey(lane.remoteLane, planned.cluster))
       const at = laneStates.get(lane.remoteLane)?.links.get(key)?.at
       const figures = one?.asleep === true ? {} : { figures: figuresNow(lane, one) }
-      return { key, at, state: one?.state ?? 'connecting', choice: planned.choice, ...figures }
+      const { usingRelay: relay } = usingRelay(relays, at, planned.relayPlaces)
+      const known = relay === undefined ? {} : { relay }
+      return { key, at, ...known, state: one?.state ?? 'connecting', choice: planned.choice, ...figures }
     }),
   )
 }
@@ -426,21 +432,26 @@ export function placedLinks(
 interface NowOfLink {
   readonly state: ConnectionState
   readonly at: AddressPort | undefined
+  readonly usingNat: boolean
   readonly relay: Pick<ConnectionStatus, 'usingRelay'>
   readonly figures: PlaceFigures
 }
 
 function candidatesOf(
-  { placesOf, trips, punched, webRelays = [] }: StatusInit,
+  init: StatusInit,
   planned: PlannedLink,
-  { state, at, relay, figures }: NowOfLink,
+  { state, at, usingNat, relay, figures }: NowOfLink,
 ): Pick<ConnectionStatus, 'candidates'> {
+  const { placesOf, trips, punched, webRelays = [] } = init
   if (placesOf === undefined) return {}
   const key = linkKey(planned)
+  const isDirect = state === 'up' && relay.usingRelay === undefined && !usingNat
+  const unpunched = unpunchedReason(init, planned, relay)
   const places = placesOf(key)
   const candidates = linkCandidates({
     ...{ planned, state, at, figures, places, punched: punched?.get(key), trips: trips?.get(key) ?? [] },
-    ...{ ...relay, webRelays },
+    ...{ ...relay, webRelays, most: isDirect ? MAX_DIRECT_CANDIDATES : MAX_LINK_CANDIDATES },
+    ...(unpunched === undefined ? {} : { unpunched }),
   })
   return candidates.length === 0 ? {} : { candidates }
 }
@@ -526,31 +537,25 @@ function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined)
 }
 
 /** Why the link has no better way. Empty if it has, or if that is not known yet. */
-function relayedMessage(
+function relayedMessage(init: StatusInit, planned: PlannedLink, relay: Pick<ConnectionStatus, 'usingRelay'>): string {
+  const unpunched = unpunchedReason(init, planned, relay)
+  if (unpunched !== undefined) return problemText({ reason: unpunched, message: UNPUNCHED[unpunched] })
+  if (relay.usingRelay === undefined || init.whyRelayed?.(linkKey(planned)) !== 'topology') return ''
+  return problemText({
+    reason: 'RelayedByTopology',
+    message: `the topology lets it use relays of ${planned.via?.join(', ') ?? ''} alone`,
+  })
+}
+
+function unpunchedReason(
   { whyRelayed }: StatusInit,
   planned: PlannedLink,
   { usingRelay: relay }: Pick<ConnectionStatus, 'usingRelay'>,
-): string {
+): UnpunchedReason | undefined {
   const why = relay === undefined ? undefined : whyRelayed?.(linkKey(planned))
-  switch (why) {
-    case 'bothDependent':
-      return problemText({
-        reason: 'BothNatsVary',
-        message: 'the NATs of both ends give each destination another port',
-      })
-    case 'unanswered':
-      if (relay?.startsWith(RUNG_TCP_443) === true)
-        return problemText({ reason: 'UdpUnanswered', message: 'probes by UDP between the two ends get no answer' })
-      return problemText({ reason: 'PunchUnanswered', message: 'probes through the NATs of both ends get no answer' })
-    case 'topology':
-      return problemText({
-        reason: 'RelayedByTopology',
-        message: `the topology lets it use relays of ${planned.via?.join(', ') ?? ''} alone`,
-      })
-    case 'searching':
-    case undefined:
-      return ''
-  }
+  if (why === 'bothDependent') return 'BothNatsVary'
+  if (why !== 'unanswered') return undefined
+  return relay?.startsWith(RUNG_TCP_443) === true ? 'UdpUnanswered' : 'PunchUnanswered'
 }
 
 function joinedText(...parts: readonly string[]): string {
@@ -606,7 +611,7 @@ interface RelayInUse {
 }
 
 /** The far ends that relay, once for all connections: there may be very many of these. */
-function relaysInUse({ lanes, laneStates }: StatusInit): readonly RelayInUse[] {
+function relaysInUse({ lanes, laneStates }: Pick<StatusInit, 'lanes' | 'laneStates'>): readonly RelayInUse[] {
   return lanes.flatMap(({ remoteLane, links }) => {
     const states = laneStates.get(remoteLane)?.links
     return links.flatMap((link) => {

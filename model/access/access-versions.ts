@@ -141,6 +141,12 @@ export class AccessVersions {
   readonly #named = new PolicyVersions<AccessPolicy>(accessProblem)
   readonly #ofCluster = new PolicyVersions<ClusterAccessPolicy>(accessProblem)
 
+  /** Takes each version that a cache reports: a policy may change twice between two rounds. */
+  see(policy: AnyAccessPolicy): void {
+    if (policy.kind === 'AccessPolicy') this.#named.see(policy)
+    else this.#ofCluster.see(policy)
+  }
+
   /** Takes all AccessPolicies. Gives what counts of each, in the same order. */
   policies(listed: readonly AccessPolicy[]): readonly AccessPolicy[] {
     return this.#named.look(listed).map((version, i) => version ?? closing(listed[i] as AccessPolicy))

@@ -121,6 +121,8 @@ export interface SeenVersion<P extends AnyPolicy = AnyPolicy> {
   readonly version: P
   /** The generation of the policy when this version was found to be in force. */
   readonly lookedAt: number
+  /** The version comes from the status alone, and counts as long as the status has it. Absent: the process has seen it. */
+  readonly isFromStatus?: true
 }
 
 /** What a process has seen of policies, by objectKeyText(). A policy of which no valid version is known is missing. */
@@ -129,7 +131,8 @@ export type SeenVersions<P extends AnyPolicy = AnyPolicy> = ReadonlyMap<string, 
 /**
  * What is in force of a policy, with what this process has seen of it. A version counts only if the process has looked
  * at the generation before the current one: a generation that it missed may have been valid, and have taken away what
- * the version allows. Gives what it has seen now; undefined: no valid version is known.
+ * the version allows. Nor does one that was in the status alone and has left it: the agent has found that the API cuts
+ * it short. Gives what it has seen now; undefined: no valid version is known.
  */
 export function seeVersion<P extends AnyPolicy>(
   policy: P,
@@ -137,18 +140,37 @@ export function seeVersion<P extends AnyPolicy>(
   seen: SeenVersion<P> | undefined,
 ): SeenVersion<P> | undefined {
   const { generation = 0 } = policy.metadata
-  const last = seen !== undefined && seen.lookedAt >= generation - 1 ? seen.version : undefined
+  const isKnown = seen !== undefined && seen.lookedAt >= generation - 1 && !hasLeftStatus(seen, policy)
+  const last = isKnown ? seen.version : undefined
   const version = versionInForce(policy, problemOf, last)
-  return version && { version, lookedAt: generation }
+  if (version === undefined) return undefined
+  const isFromStatus = version !== policy && (version !== last || seen?.isFromStatus === true)
+  return { version, lookedAt: generation, ...(isFromStatus ? { isFromStatus } : {}) }
+}
+
+function hasLeftStatus({ version, isFromStatus }: SeenVersion, { status }: AnyPolicy): boolean {
+  if (isFromStatus !== true) return false
+  const { uid, generation } = version.metadata
+  const kept = status?.inForce
+  if (kept === undefined || kept.uid !== uid || kept.generation !== generation) return true
+  return kept.spec !== version.spec && JSON.stringify(kept.spec) !== JSON.stringify(version.spec)
 }
 
 /** Remembers the valid versions of the policies of one kind that a process has seen, as long as the policies exist. */
 export class PolicyVersions<P extends AnyPolicy> {
   readonly #problemOf: ProblemOf<P>
-  #seen: SeenVersions<P> = new Map()
+  #seen = new Map<string, SeenVersion<P>>()
 
   constructor(problemOf: ProblemOf<P>) {
     this.#problemOf = problemOf
+  }
+
+  /** Takes what a cache reports between two looks: a policy may change twice, and the version in between counts. */
+  see(policy: P): void {
+    const key = objectKeyText(policy)
+    const seen = seeVersion(policy, this.#problemOf, this.#seen.get(key))
+    if (seen === undefined) this.#seen.delete(key)
+    else this.#seen.set(key, seen)
   }
 
   /** Takes all policies of the kind. Gives what is in force of each, in the same order; undefined: nothing is known. */

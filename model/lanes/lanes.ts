@@ -51,7 +51,7 @@ export {
   statedRemoteLanes,
 } from './lane-number.ts'
 export { linkPort } from './link-port.ts'
-export { likelyRungText } from './likely-rung.ts'
+export { type PlannedGateway, likelyRungText } from './likely-rung.ts'
 export { LINK_RUNGS, type LinkRung, isHidden, linkRung } from './link-rung.ts'
 export { UDP_SETTLES_MS, type UdpFinding, type UdpLink, udpBlockedText, udpFinding } from './udp-passes.ts'
 export { type BetterRung, whyNotBetter } from './why-not-better.ts'

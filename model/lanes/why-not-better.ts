@@ -12,7 +12,7 @@ import { LINK_RUNGS, type LinkRung, isHidden } from './link-rung.ts'
 import { RUNG_TCP_443 } from './relay-address.ts'
 
 export interface ReachOfLink {
-  readonly connection: Pick<ConnectionStatus, 'candidates' | 'message' | 'state'>
+  readonly connection: Pick<ConnectionStatus, 'candidates' | 'state'>
   /** Undefined while the link has none: then all rungs are better. */
   readonly rung: LinkRung | undefined
   readonly own: Endpoint | undefined
@@ -55,11 +55,6 @@ const WHYS: Readonly<Record<LinkRung, (link: ReachOfLink) => Why>> = {
   [RUNG_TCP_443]: ({ connection }) => ofRelays(connection.candidates, RUNG_TCP_443),
 }
 
-/** The code that a message begins with, as problemText() makes it, of those that say why a link is relayed. */
-function reasonIn(message: string, codes: readonly string[]): string | undefined {
-  return codes.find((code) => message.includes(`${code}: `))
-}
-
 /** Kinds of addresses that a far end states. */
 const STATED: ReadonlySet<LinkCandidate['kind']> = new Set(['public', 'private', 'observed', 'loadBalancer'] as const)
 
@@ -85,10 +80,7 @@ function whyNotMapped({ conditions, connection: { candidates } }: ReachOfLink): 
   return { why: 'a router leads calls to this gateway, and none of the far gateway has come that way' }
 }
 
-function whyNotPunched({ conditions, connection: { message, candidates } }: ReachOfLink): Why {
-  const reason = reasonIn(message, ['BothNatsVary', 'PunchUnanswered', 'UdpUnanswered'])
-  if (reason === 'BothNatsVary') return { reason, why: 'the NATs of both ends give each destination another port' }
-  if (reason !== undefined) return { reason, why: 'probes between the places of the two ends get no answer' }
+function whyNotPunched({ conditions, connection: { candidates } }: ReachOfLink): Why {
   const nat = findCondition(conditions, CONDITION_NAT_MAPPING)
   const place = candidates?.find(({ kind }) => kind === 'punched')
   if (place?.state === 'failed') return { ...failureOf(place), why: failureText(place) }

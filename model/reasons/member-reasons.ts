@@ -404,10 +404,23 @@ export const MEMBER_REASONS = {
     todo: 'Upgrade all replicas, then create the token again.',
     shows: ADMIN,
   },
+  RelayNotSupported: {
+    status: 'FailedPrecondition',
+    means: 'A replica of the broker of an earlier release may not give its members the relay.',
+    todo: 'Upgrade all replicas, then add the relay again.',
+    shows: ADMIN,
+  },
   NotJoined: {
     means: 'The cluster could not join; the agent retries.',
     todo: 'Check the address of the broker and the network.',
     shows: AGENT,
+  },
+  ExportsUndecided: {
+    means:
+      'Only the broker knows whether an earlier release has exported a service of a guarded namespace. Until it has ' +
+      'answered, nothing of the cluster is published.',
+    todo: 'Check that the agent reaches the broker. `/status` of the agent counts them in `undecidedExports`.',
+    shows: ['log of the agent', '/status of the agent'],
   },
   LeaveNotReported: {
     means: 'The cluster is leaving and could not tell the broker.',

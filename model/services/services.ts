@@ -80,6 +80,7 @@ export {
   TrafficPolicies,
   type TrafficNotes,
   type TrafficWorld,
+  TrafficVersions,
   policyInForce,
   seePolicy,
   trafficNotes,

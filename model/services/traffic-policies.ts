@@ -89,18 +89,43 @@ export class TrafficPolicies {
   }
 }
 
+/** Remembers what a process has seen of all traffic policies of its cluster. */
+export class TrafficVersions {
+  #seen = new Map<string, NonNullable<ReturnType<typeof seePolicy>>>()
+
+  /** Takes each version that a cache reports: a policy may change twice between two rounds. Gives what counts of it. */
+  see(policy: AnyTrafficPolicy): ReturnType<typeof seePolicy> {
+    const seen = seePolicy(policy, this.#seen)
+    if (seen === undefined) this.#seen.delete(objectKeyText(policy))
+    else this.#seen.set(objectKeyText(policy), seen)
+    return seen
+  }
+
+  /** What counts of a policy, as this process has seen it last. */
+  of(policy: AnyTrafficPolicy): ReturnType<typeof seePolicy> {
+    return this.#seen.get(objectKeyText(policy))
+  }
+
+  /** Takes all policies. */
+  look(policies: readonly TrafficPolicy[], clusterPolicies: readonly ClusterTrafficPolicy[]): TrafficPolicies {
+    const found = new TrafficPolicies({ policies, clusterPolicies, before: this.#seen })
+    this.#seen = new Map(found.seen)
+    return found
+  }
+}
+
 /** What a process sees of a policy that has seen these before. Undefined: nothing is in force. */
 export function seePolicy(policy: AnyTrafficPolicy, before: SeenPolicies): ReturnType<SeenPolicies['get']> {
   return seeVersion(policy, trafficPolicyProblem, before.get(objectKeyText(policy)))
 }
 
 /**
- * What is in force of a policy: the policy itself if it is valid, else its latest valid version. That is `last`, which
- * this process has seen, or the one that the agent has written into the status of the object, whichever is newer. A
- * version of another object of this name never counts. Undefined: nothing is in force.
+ * What is in force of a policy for a process that has seen nothing of it before: the policy itself if it is valid, else
+ * the version that the agent has written into the status of the object. A version of another object of this name never
+ * counts. Undefined: nothing is in force.
  */
-export function policyInForce(policy: AnyTrafficPolicy, last?: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
-  return versionInForce(policy, trafficPolicyProblem, last)
+export function policyInForce(policy: AnyTrafficPolicy): AnyTrafficPolicy | undefined {
+  return versionInForce(policy, trafficPolicyProblem)
 }
 
 /** What the condition of a policy depends on, besides the policy. */

@@ -121,11 +121,16 @@ export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 /** apimachinery meta/v1 Condition: the limit of the API for a condition's message, in characters. */
 export const MAX_MESSAGE_LENGTH = 32_768
 
-/** Ours. Candidates of one connection in the status of a Gateway. */
+/** Ours. Candidates of one connection in the status of a Gateway: as many as an Endpoint states (MAX_CANDIDATES). */
 export const MAX_LINK_CANDIDATES = 16
-/** Ours. The same of all its connections together: every node of the cluster gets each write of the status. */
-export const MAX_STATUS_CANDIDATES = 512
-/** Ours. Relays in the status of a Gateway. */
+/** Ours. Those of a connection that is up without a relay and NAT: the one in use and the next ones, as it has the best. */
+export const MAX_DIRECT_CANDIDATES = 4
+/**
+ * Ours. Those of all connections of a Gateway together: each write of its status, every few seconds, goes to all who
+ * watch it, and a candidate has about 250 bytes. So 32 KiB hold those of eight connections without a direct way.
+ */
+export const MAX_STATUS_CANDIDATES = 128
+/** Ours. Relays in the status of a Gateway: those on port 443 (MAX_RELAYS), and some that members offer. */
 export const MAX_STATUS_RELAYS = 32
-/** Ours. Limit of a note at a candidate or a relay, in characters. */
+/** Ours. Limit of a note at a candidate or a relay, in characters: one sentence. */
 export const MAX_CANDIDATE_NOTE = 200

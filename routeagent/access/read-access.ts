@@ -79,6 +79,7 @@ export class AccessReader {
     const stops = [
       memberships.onChange(onAll),
       access.clusterPolicies.onChange((change) => {
+        if (change?.type === 'set') this.#versions.see(change.object)
         if (changesPolicy(change)) onAll()
       }),
       clusters.onChange((change) => {
@@ -89,6 +90,7 @@ export class AccessReader {
           onAll()
           return
         }
+        if (change.type === 'set') this.#versions.see(change.object)
         if (!changesPolicy(change)) return
         this.#policyChanged(change.object)
         if (change.type === 'set' && change.previous !== undefined) this.#policyChanged(change.previous)

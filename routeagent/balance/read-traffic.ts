@@ -7,19 +7,15 @@ import {
   type EndpointSlice,
   type ServiceImport,
   type TrafficPolicy,
-  objectKeyText,
 } from '../../model/model.ts'
 import {
-  type AnyTrafficPolicy,
-  type SeenPolicies,
   type ServiceShares,
   type SharesPlan,
   type SharesWorld,
-  TrafficPolicies,
+  TrafficVersions,
   changesShares,
   endedClusters,
   portId,
-  seePolicy,
   sharesOfService,
 } from '../../model/services/services.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
@@ -35,7 +31,6 @@ const READ_MS = 10_000
 /** The same for a node without a table, where no service is reached meanwhile. */
 const READ_WITHOUT_TABLE_MS = 2000
 
-type SeenPolicy = NonNullable<ReturnType<SeenPolicies['get']>>
 type ReaderClock = Pick<Clock, 'monotonic' | 'setTimer'>
 
 export class TrafficReader {
@@ -45,8 +40,7 @@ export class TrafficReader {
   #since: number | undefined
   #stopWaiting: (() => void) | undefined
   #poke: () => void = () => undefined
-  /** Also with each version that a cache reports between two plans: a policy may change twice. */
-  #seen = new Map<string, SeenPolicy>()
+  readonly #seen = new TrafficVersions()
   readonly #access = new AccessVersions()
   #traffic: PolicyTraffic | undefined
   /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
@@ -105,15 +99,18 @@ export class TrafficReader {
           onAll()
           return
         }
+        // Each version is looked at, also one that changes nothing.
+        const concerned = this.#concernedBy(change)
         if (!changesShares(change)) return
-        for (const one of this.#concernedBy(change)) this.#concerned.add(one)
+        for (const one of concerned) this.#concerned.add(one)
         poke()
       }),
       traffic.clusterPolicies.onChange((change) => {
-        if (change?.type === 'set') this.#see(change.object)
+        if (change?.type === 'set') this.#seen.see(change.object)
         if (changesShares(change)) onAll()
       }),
       access.clusterPolicies.onChange((change) => {
+        if (change?.type === 'set') this.#access.see(change.object)
         if (!changesShares(change)) return
         this.#egressChanged = true
         poke()
@@ -158,20 +155,14 @@ export class TrafficReader {
 
   /** The services of what was in force of a policy, and of what now is, or the whole namespace (`NAMESPACE/`). */
   #concernedBy(change: ObjectChange<TrafficPolicy>): readonly string[] {
-    const before = this.#seen.get(objectKeyText(change.object))
-    const now = change.type === 'set' ? this.#see(change.object) : undefined
+    const before = this.#seen.of(change.object)
+    const now = change.type === 'set' ? this.#seen.see(change.object) : undefined
     return [before?.version, now?.version].flatMap((policy) => {
       if (policy?.kind !== 'TrafficPolicy') return []
       const { namespace = '' } = policy.metadata
       const refs = policy.spec.targetRefs ?? []
       return refs.length === 0 ? [`${namespace}/`] : refs.map(({ name }) => `${namespace}/${name}`)
     })
-  }
-
-  #see(policy: AnyTrafficPolicy): SeenPolicy | undefined {
-    const now = seePolicy(policy, this.#seen)
-    if (now !== undefined) this.#seen.set(objectKeyText(policy), now)
-    return now
   }
 
   /** Whether the shares of a service may depend on what has changed. */
@@ -203,12 +194,7 @@ export class TrafficReader {
       if (this.#clusters.size > 0) return { ...before, reachable, withoutEgress, clusters: listed() }
       return before.reachable === reachable ? before : { ...before, reachable }
     }
-    const policies = new TrafficPolicies({
-      policies: traffic.policies.list(),
-      clusterPolicies: traffic.clusterPolicies.list(),
-      before: this.#seen,
-    })
-    this.#seen = new Map(policies.seen)
+    const policies = this.#seen.look(traffic.policies.list(), traffic.clusterPolicies.list())
     return {
       ...{ self, reachable, policies, withoutEgress },
       clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,

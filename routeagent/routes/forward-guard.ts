@@ -24,11 +24,13 @@ import {
   fitText,
   setCondition,
 } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { ForwardPoliciesPlan } from './plan-forward-policies.ts'
 
 const DRIFT = 'forward-policy'
+const REASON = 'ForwardPoliciesMissing' satisfies ReasonCode
 /** How often policies get their whole lifetime again. Two thirds of it are left for failures. */
 const REFRESH_MS = (BLOCK_SECONDS * 1000) / 3
 
@@ -69,17 +71,19 @@ export class ForwardGuard {
     const why = all.length === 0 ? undefined : all.join('; ')
     this.#known = { why }
     if (why !== undefined && why !== before)
-      logger.warn('pods are open while nft tables are missing', { reason: 'ForwardPoliciesMissing', why })
+      logger.warn('pods are open while nft tables are missing', { reason: REASON, why })
   }
 
-  /** The conditions of the RouteAgent, with the one about this. */
+  /** The conditions of the RouteAgent, with the one about this. One of this type for another reason stays. */
   conditions(list: readonly Condition[], nowMs: number): readonly Condition[] {
     if (this.#known === undefined) return list
     const { why } = this.#known
-    const others = list.filter(({ type }) => type !== CONDITION_CLOSED_WITHOUT_TABLES)
+    const isOurs = ({ type, reason }: Condition): boolean =>
+      type === CONDITION_CLOSED_WITHOUT_TABLES && reason === REASON
+    const others = list.filter((one) => !isOurs(one))
     if (why === undefined) return others
     const message = fitText(why, MAX_FAILURE_LENGTH)
-    const about = { type: CONDITION_CLOSED_WITHOUT_TABLES, status: 'False', reason: 'ForwardPoliciesMissing' } as const
+    const about = { type: CONDITION_CLOSED_WITHOUT_TABLES, status: 'False', reason: REASON } as const
     return setCondition(list, { ...about, message }, nowMs)
   }
 

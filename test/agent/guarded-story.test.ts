@@ -56,12 +56,19 @@ for (const [say, isStored] of [
     t.teardown(() => site.stop())
     await eventually(() => site.conditions('shop', 'web').startsWith('Valid=True/Valid Ready=False/Pending'))
     t.equal(site.conditions('default', 'web'), 'Valid=True/Valid Ready=False/Pending', 'not known while it is away')
+    const said = (): unknown =>
+      site.logger.lines
+        .filter(({ fields }) => fields['reason'] === 'ExportsUndecided')
+        .map(({ fields }) => [fields['service'], fields['count']])
+    t.same(said(), [['default/web', 1]], 'nothing else is published either, which is logged once')
+    t.equal(site.status.reports()['undecidedExports'], 1)
     set.online = true
     set.spread()
     await eventually(() => site.conditions('shop', 'web').includes('Ready=True/Exported'))
     const want = isStored ? 'Valid=True/Valid,ExportedBefore Ready=True/Exported' : 'Valid=False/NamespaceNotAllowed'
     await eventually(() => site.conditions('default', 'web').startsWith(want), { say: want })
     t.equal(set.records.has(recordKeyText(KEY)), isStored)
+    t.equal(site.status.reports()['undecidedExports'], undefined)
     t.same(
       removed.filter((key) => key === recordKeyText(KEY)),
       [],

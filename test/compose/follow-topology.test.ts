@@ -8,6 +8,7 @@ import type { EtcdStore } from '../../broker/store/etcd/etcd-store.ts'
 import { formatSession } from '../../broker/store/etcd/replica-session.ts'
 import { fixSettings } from '../../broker/store/open-store.ts'
 import { followTopology } from '../../compose/broker/follow-topology.ts'
+import type { ClusterApi, ObjectCache } from '../../kubeapi/kubeapi.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import type { TopologyObject } from '../../model/objects.ts'
 import type { Topology } from '../../model/records.ts'
@@ -29,13 +30,34 @@ function hubs(count: number): object {
   return { mode: 'hub-and-spoke', hubs: Array.from({ length: count }, (_, i) => `c${i}`) }
 }
 
+interface StageCache {
+  readonly synced: boolean
+  readonly isUnserved: boolean
+  readonly objects: readonly TopologyObject[]
+}
+
+/** A cache that stays as it is. */
+function cacheOf({
+  synced = true,
+  isUnserved = false,
+  objects = [],
+}: Partial<StageCache>): ObjectCache<TopologyObject> {
+  return {
+    ...{ synced, isUnserved },
+    list: () => objects,
+    get: (name) => objects.find(({ metadata }) => metadata.name === name),
+    onChange: () => () => undefined,
+    whenSynced: () => Promise.resolve(),
+  }
+}
+
 interface Stage {
   readonly harness: Harness
   readonly api: MemoryApi
   readonly commands: TopologyCommands
   /** The lines of the audit log so far. */
   readonly audited: () => Promise<readonly string[]>
-  readonly start: (etcd?: EtcdStore) => void
+  readonly start: (etcd?: EtcdStore, cache?: ObjectCache<TopologyObject>) => void
   /** Whether this replica is the one that sets the topology. */
   isWriter: boolean
 }
@@ -56,9 +78,14 @@ async function staged(t: Test): Promise<Stage> {
       await harness.audit.flush(stop.signal)
       return readLines(auditSink.text).map(shortLine)
     },
-    start: (etcd) => {
+    start: (etcd, cache) => {
       const sink = topologySink({ ...common, state: { ...state, etcd }, who: { kind: 'broker' } }, () => stage.isWriter)
-      running.push(followTopology({ api, sink, clock, logger }, stop.signal))
+      const shown = {
+        cache: cache === undefined ? api.cache.bind(api) : () => cache,
+        read: api.read.bind(api),
+        applyStatus: api.applyStatus.bind(api),
+      } as Pick<ClusterApi, 'cache' | 'read' | 'applyStatus'>
+      running.push(followTopology({ api: shown, sink, clock, logger }, stop.signal))
     },
   }
   t.teardown(async () => {
@@ -126,6 +153,31 @@ t.test('it is set, commands are refused, and it stays when the object becomes in
   const lines = await stage.audited()
   t.equal(lines.filter((line) => line.startsWith('topology.set ok')).length, 5, 'rounds add no lines')
   t.equal(lines.filter((line) => line.includes('TopologyOwned')).length, 2)
+  t.equal(lines.filter((line) => line.startsWith('topology.release ok')).length, 1, 'the end of the claim is audited')
+})
+
+t.test('a missing object ends the claim only if it is certain that there is none', async (t) => {
+  const unserved = { synced: false, isUnserved: true }
+  const rows: readonly (readonly [say: string, cache: Partial<StageCache>, isOwned: boolean])[] = [
+    ['the kind is missing since the start', unserved, false],
+    ['nothing is read yet', { synced: false, isUnserved: false }, true],
+    ['the cache has the object: a proxy answers', { objects: [object(HUBS)] }, true],
+    ['the cache lacks it too', {}, false],
+  ]
+  for (const [say, cache, isOwned] of rows) {
+    const stage = await staged(t)
+    const { harness, commands } = stage
+    await new TopologyCommands({
+      ...{ clock: harness.clock, signal: new AbortController().signal, who: { kind: 'broker' } },
+      state: { log: harness.log, etcd: undefined, stateDir: harness.stateDir },
+    }).follow(HUBS, 'Topology default')
+    t.equal((await commands.show()).object, 'Topology default', say)
+    stage.start(undefined, cacheOf(cache))
+    for (let i = 0; i < 4; i += 1) await harness.clock.advance(30_000)
+    const owner = async (): Promise<string | undefined> => (await commands.show()).object
+    if (!isOwned) await eventually(async () => (await owner()) === undefined, { say })
+    t.equal(await owner(), isOwned ? 'Topology default' : undefined, say)
+  }
 })
 
 t.test('what a replica of an earlier release set beside it is set back', async (t) => {
@@ -193,9 +245,12 @@ t.test('a broker that started later and follows none ends it, and one that follo
   await t.rejects(commands.set({ topology: { mode: 'full' } }), OWNED, 'a restart keeps it')
   await fixSettings(log, config(false))
   t.match(await commands.set({ topology: { mode: 'full' } }), { changed: true, number: 2 })
+  const before = (await stage.audited()).length
   await harness.clock.advance(30_000)
   await becomes(stage, ['Accepted True TopologyAccepted', 'Applied False TopologyNotFollowed'])
+  await harness.clock.advance(300_000)
   t.equal(topologyInForce(log).number, 2)
+  t.equal((await stage.audited()).length, before, 'the condition says it, and the audit log does not grow')
   await fixSettings(log, config(true))
   await harness.clock.advance(30_000)
   await becomes(stage, APPLIED)

@@ -529,6 +529,31 @@ t.test('which links are relayed is found without a look at all links for each of
   t.ok(looks <= 3 * links.length, `${looks} looks`)
 })
 
+t.test('the status lists few ways of a direct link, and not too many of all links', async (t) => {
+  const reported = Array.from({ length: 10 }, (_, i) => `public 198.51.100.${i + 20}`)
+  const [lane] = planLanes(facing({ reported })).lanes
+  const [link] = lane?.links ?? []
+  if (lane === undefined || link === undefined) throw new Error('no link')
+  const listed = (count: number, at: string): readonly number[] => {
+    const links = Array.from({ length: count }, (_, i) => ({ ...link, cluster: `far${i}`, endpoint: `far${i}` }))
+    const state: LinkState = { at: parseAddressPort(at), carries: true, rxBytes: 0, txBytes: 0 }
+    const keys = links.map(({ cluster }) => `0/${cluster}`)
+    const health = { state: 'up', sinceMs: 0, held: false, figures: {} }
+    const { status } = planStatus({
+      ...{ ...STATUS, placesOf: () => new Map(), routed: new Set(keys) },
+      health: new Map(keys.map((key) => [key, health as never])),
+      lanes: [{ ...lane, links }],
+      laneStates: new Map([[0, { identity: 'own', links: new Map(links.map((one) => [linkKey(one), state])) }]]),
+    })
+    return status?.connections.map(({ candidates = [] }) => candidates.length) ?? []
+  }
+  t.same(listed(1, '198.51.100.20:4500'), [4], 'direct')
+  t.same(listed(1, '203.0.113.5:61000'), [9], 'through a NAT')
+  const all = listed(100, '203.0.113.5:61000')
+  t.equal(all.filter((count) => count > 0).length, 14, 'of the first links')
+  t.ok(all.reduce((sum, one) => sum + one, 0) <= 128)
+})
+
 t.test('why a link has no better way', async (t) => {
   const { lanes } = planLanes(facing({ reported: ['private 10.0.0.2', 'public 198.51.100.20'] }))
   const [link] = lanes[0]?.links ?? []

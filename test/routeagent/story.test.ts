@@ -7,6 +7,7 @@ import { NFT_TABLE_NODE, ROUTE_TABLE_PROBES, VXLAN_DEVICE } from '../../model/ke
 import type { RouteAgent } from '../../model/objects.ts'
 import { planRouteAgent } from '../../routeagent/main.ts'
 import { eventually } from '../support/eventually.ts'
+import { loopRuns } from './support/loop-runs.ts'
 import { Machine } from './support/machine.ts'
 import { endpoint, gateway, membership, node, routeAgent, serviceImport, slice } from './support/site.ts'
 
@@ -411,6 +412,7 @@ t.test('failClosed: false leaves pods open while tables are missing, which is lo
   const machine = new Machine(t)
   machine.join()
   machine.failClosed = false
+  machine.forwardPolicies = new FakeForwardPolicies()
   const open = (): string[] => machine.logger.messages('info').filter((text) => text.includes('failClosed'))
   const all = machine.start(t)
   await machine.ready()
@@ -431,6 +433,18 @@ t.test('failClosed: false leaves pods open while tables are missing, which is lo
   await eventually(() => open().length > 0)
   t.strictSame(open(), ['spec.failClosed is false: pods are open while nft tables are missing'])
   await eventually(() => String(closed()) === 'False OpenWithoutTables')
+  const since = (): unknown => {
+    const { conditions } = machine.api.get('RouteAgent', 'worker')?.status ?? {}
+    return conditions?.find(({ type }) => type === 'ClosedWithoutTables')?.lastTransitionTime
+  }
+  const first = since()
+  for (let i = 1; i <= 2; i += 1) {
+    const runs = await loopRuns(machine.metrics, 'routes')
+    machine.clock.now = () => Date.now() + i * 60_000
+    machine.clock.jump(60_000)
+    await eventually(async () => (await loopRuns(machine.metrics, 'routes')) > runs)
+    t.strictSame(since(), first, 'another round changes nothing')
+  }
   await stated.stop()
   machine.failClosed = true
   machine.start(t)

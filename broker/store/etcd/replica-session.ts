@@ -23,6 +23,8 @@ interface SessionValue {
   readonly keepsToTransit?: true
   /** The replica gives a member the labels of its join token. An earlier release ignores them. */
   readonly keepsTokenLabels?: true
+  /** The replica gives members the relays that operators add. An earlier release knows those of its flags alone. */
+  readonly keepsAddedRelays?: true
 }
 
 /** Bounds the value of another replica. The number of members of a broker limits its real size. */
@@ -38,7 +40,8 @@ export function parseSession(value: Buffer): SessionValue {
   if (value.length > MAX_VALUE_BYTES) return { members: [] }
   try {
     const found = JSON.parse(value.toString()) as Readonly<Record<string, unknown>>
-    const { members, host, version, keepsToOffers, keepsToTopology, keepsToTransit, keepsTokenLabels } = found
+    const { members, host, version, keepsToOffers, keepsToTopology, keepsToTransit } = found
+    const { keepsTokenLabels, keepsAddedRelays } = found
     return {
       members: Array.isArray(members) ? members.filter((one) => typeof one === 'string') : [],
       ...(isText(host) ? { host } : {}),
@@ -47,6 +50,7 @@ export function parseSession(value: Buffer): SessionValue {
       ...(keepsToTopology === true ? { keepsToTopology } : {}),
       ...(keepsToTransit === true ? { keepsToTransit } : {}),
       ...(keepsTokenLabels === true ? { keepsTokenLabels } : {}),
+      ...(keepsAddedRelays === true ? { keepsAddedRelays } : {}),
     }
   } catch {
     return { members: [] }

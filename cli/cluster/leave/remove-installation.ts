@@ -4,7 +4,7 @@
  */
 import { ALL_CRDS, OWN_CRDS, TOPOLOGY } from '../../../install/crds/crds.ts'
 import { planBroker, planMember } from '../../../install/install.ts'
-import { DEFAULT_VALUES, type InstallValues, type ManifestObject } from '../../../install/values/values.ts'
+import { DEFAULT_VALUES, type InstallValues, type ManifestObject, objectName } from '../../../install/values/values.ts'
 import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/kube.ts'
 import {
@@ -172,12 +172,21 @@ export async function removeBroker(
   return removed
 }
 
+/** Only a broker that follows objects has a role in the whole cluster. */
+const FOLLOWS_TOPOLOGY: ObjectRef = {
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind: 'ClusterRoleBinding',
+  name: objectName('broker'),
+}
+
 /**
- * Removes the CRDs. CRDs that other projects may use stay if objects of their kind exist. Waits until the rest is gone,
- * and returns the names of the CRDs that are left.
+ * Removes the CRDs. CRDs that other projects may use stay if objects of their kind exist, and that of Topology also if a
+ * broker in this cluster follows its objects. Waits until the rest is gone, and returns the names of the CRDs that are
+ * left.
  */
 export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
   // A broker in this cluster may follow its objects, also when the cluster is no member any more.
+  const isFollowed = (await admin.get(FOLLOWS_TOPOLOGY, init.signal)) !== undefined
   const own = new Set(OWN_CRDS.filter((crd) => crd !== TOPOLOGY).map(({ metadata }) => metadata.name))
   const kept: string[] = []
   const going: ObjectRef[] = []
@@ -185,8 +194,10 @@ export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): P
     const ref = { ...CRD, name: metadata.name }
     const version = spec.versions.find(({ storage }) => storage)?.name ?? ''
     const left = await admin.list(`${spec.group}/${version}`, spec.names.kind, { limit: 1 }, init.signal)
-    if (left.length > 0 && !own.has(metadata.name)) {
-      init.say(`  kept      ${titleOf(ref)}  (objects of this kind exist)\n`)
+    const isUsed = isFollowed && metadata.name === TOPOLOGY.metadata.name
+    if ((left.length > 0 && !own.has(metadata.name)) || isUsed) {
+      const why = isUsed ? 'a broker in this cluster follows objects of this kind' : 'objects of this kind exist'
+      init.say(`  kept      ${titleOf(ref)}  (${why})\n`)
       kept.push(metadata.name)
     } else {
       await removeOne(admin, ref, init)

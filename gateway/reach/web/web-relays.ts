@@ -162,6 +162,8 @@ class WebRelay {
   #credentials: Credentials | undefined
   #trouble = ''
   #failure: WebRelayView['trouble']
+  /** What was said last of ports of this process. */
+  #portTrouble = ''
   /** The ends of which this connection has said that they are there. */
   #heard: readonly string[] = []
   /** Undefined unless those of an earlier connection count too: LOST_MS. */
@@ -268,7 +270,7 @@ class WebRelay {
         },
         onError: (error) => {
           if (this.#ports.get(key)?.port === port) this.#ports.delete(key)
-          this.#note('RelayUnreachable', error)
+          this.#notePort(error)
           onDue()
         },
       })
@@ -335,6 +337,7 @@ class WebRelay {
       const { why, againMs } = await connection.ended
       if (this.#state !== open) return
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
+      this.#failure = { reason: 'RelayUnreachable', why }
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
       waitMs =
         againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
@@ -401,6 +404,16 @@ class WebRelay {
     if (why === this.#trouble) return
     this.#trouble = why
     this.#deps.logger.warn('a relay on port 443 does not work', { reason, host: this.#address.host, why })
+  }
+
+  /** Says once what is wrong with a port of this process: the relay may be well. */
+  #notePort(error: unknown): void {
+    const why = messageOf(error)
+    if (why === this.#portTrouble) return
+    this.#portTrouble = why
+    this.#deps.logger.warn('a port for packets of a relay does not work', {
+      ...{ reason: 'RoundFailed' satisfies ReasonCode, host: this.#address.host, why },
+    })
   }
 
   #noteWell(): void {

@@ -491,6 +491,41 @@ t.test('a version in force that the API has dropped is written once the API keep
   }
 })
 
+t.test('a version between two rounds counts while the next one is not valid', async (t) => {
+  const specs = {
+    AccessPolicy: [{ from: [{ clusters: ['oslo'] }] }, { from: [{ clusters: ['paris'] }] }, { from: 7 }],
+    ClusterAccessPolicy: [{ default: 'allow' }, { default: 'deny' }, { default: 7 }],
+    TrafficPolicy: [{ order: [{ any: {} }] }, { order: [{ local: {} }] }, { order: [{ local: {}, any: {} }] }],
+  }
+  for (const kind of ['AccessPolicy', 'ClusterAccessPolicy', 'TrafficPolicy'] as const) {
+    const [api, clock, logger] = [new MemoryApi(), new FakeClock(), new CapturingLogger()]
+    const parts = { api, clock, logger, metrics: agentMetrics(createMetrics('agent')) }
+    const [gateways, writer] = [new HeardGateways(parts), new MirrorWriter(parts)]
+    const init = { own: 'milano', loop: agentConfig('unused').loop }
+    const loop =
+      kind === 'TrafficPolicy'
+        ? new TrafficPolicyLoop({ ...parts, writer, gateways }, init)
+        : new AccessPolicyLoop({ ...parts, writer }, init)
+    const [name, place] = kind === 'ClusterAccessPolicy' ? ['default', {}] : ['a', { namespace: 'shop' }]
+    const put = (spec: unknown): void =>
+      api.put({ apiVersion: 'sealane.io/v1alpha1', kind, metadata: { name, ...place }, spec } as never)
+    const pass = async (): Promise<void> => {
+      for (let i = 0; i < 20_000; i += 500) await clock.advance(500)
+    }
+    const [first, second, bad] = specs[kind]
+    api.put(clusterObject({ id: 'milano' }))
+    put(first)
+    const stop = new AbortController()
+    const ended = loop.run(stop.signal)
+    await pass()
+    for (const spec of [second, bad]) put(spec)
+    await pass()
+    t.match(api.get(kind, name, place.namespace)?.status?.inForce, { generation: 2, spec: second }, kind)
+    stop.abort()
+    await ended
+  }
+})
+
 t.test('an API that does not keep the version in force: it is said once, and nothing wider is kept', async (t) => {
   const specs = {
     AccessPolicy: [{ from: [{ clusters: ['oslo'] }] }, { from: 7 }, { from: [{}] }],

@@ -12,6 +12,7 @@ t.test('what is written is read', (t) => {
     keepsToTopology: true,
     keepsToTransit: true,
     keepsTokenLabels: true,
+    keepsAddedRelays: true,
   } as const
   t.strictSame(parseSession(formatSession(value)), value)
   t.strictSame(parseSession(Buffer.from('{"members":["c1"]}')), { members: ['c1'] }, 'of an earlier release')

@@ -2,6 +2,8 @@
 import t, { type Test } from 'tap'
 import { RelayCommands } from '../../../broker/admin/relay-commands.ts'
 import { DEFAULT_BROKER_CONFIG } from '../../../broker/config/broker-config.ts'
+import type { EtcdStore } from '../../../broker/store/etcd/etcd-store.ts'
+import { formatSession } from '../../../broker/store/etcd/replica-session.ts'
 import { fixSettings } from '../../../broker/store/open-store.ts'
 import type { ShadowedRelay } from '../../../broker/store/stated-relays.ts'
 import type { Peer } from '../../../protocol/broker-api.ts'
@@ -132,4 +134,31 @@ t.test('a relay on the port of the broker whose key has changed stops no start',
   await t.rejects(admin.remove({ relay: 'one.example' }), { message: /states it \(--relay-here\): start/ })
   await startReplica(harness, [after])
   t.match(await admin.list(), [{ flag: '--relay' }], 'the flag is another one')
+})
+
+t.test('beside a replica whose members would not learn of it, a relay is not added', async (t) => {
+  const { harness } = await joined(t, [ONE])
+  const { log, stateDir, clock } = harness
+  const sessions = new Map([
+    ['new', formatSession({ members: [], keepsAddedRelays: true })],
+    ['old', formatSession({ members: [], host: 'old-0', keepsTokenLabels: true })],
+  ])
+  const kvs = () => [...sessions].map(([key, value]) => ({ key: Buffer.from(key), value }))
+  const etcd = {
+    client: { range: () => Promise.resolve({ kvs: kvs() }) },
+    keys: { replicas: {}, parseReplica: (key: Buffer) => key.toString() },
+  } as unknown as EtcdStore
+  const { signal } = new AbortController()
+  const admin = new RelayCommands({ state: { log, etcd, stateDir }, clock, who: { kind: 'operator' }, signal })
+  for (let i = 0; i < 2; i += 1)
+    await t.rejects(admin.add({ address: OTHER }), {
+      reason: 'RelayNotSupported',
+      message:
+        'address: expected none while brokers that do not state that they keep added relays serve this store: old-0',
+    })
+  t.match(await admin.list(), [{ address: ONE }])
+  sessions.delete('old')
+  t.match(await admin.add({ address: OTHER }), { changed: true })
+  sessions.set('old', formatSession({ members: [] }))
+  t.match(await admin.remove({ relay: OTHER }), { changed: true }, 'a removal leaves none behind')
 })

@@ -4,6 +4,7 @@ import t from 'tap'
 import { LinkPlaces, PLACE_FAILS_MS, type PlacedLink } from '../../../gateway/status/link-places.ts'
 import { linkCandidates } from '../../../gateway/status/plan-link-candidates.ts'
 import { type AddressPort, parseAddress } from '../../../model/addresses/addresses.ts'
+import { whyNotBetter } from '../../../model/lanes/lanes.ts'
 import { MAX_LINK_CANDIDATES } from '../../../model/model.ts'
 
 const place = (text: string, port = 4500): AddressPort => ({ address: parseAddress(text), port })
@@ -33,6 +34,7 @@ const PLANNED = {
     { kind: 'private', address: '10.0.0.5', port: 4500 },
   ],
 } as const
+type Init = Parameters<typeof linkCandidates>[0]
 const INIT = { planned: PLANNED, state: 'up', at: B, figures: { rttMs: 3 }, trips: [] } as const
 
 t.test('in use, proven, failed and untried', (t) => {
@@ -130,6 +132,99 @@ t.test('relays, by their names and what they answer', (t) => {
     { relay: 'tcp-443 far.example', state: 'failed', reason: 'RelayUnreachable', note: 'no answer' },
   ])
   t.equal(linkCandidates({ ...INIT, places: new Map(), webRelays }).length, 2, 'not of a direct link')
+  t.end()
+})
+
+t.test('a relay that was seen keeps its name, and is no place from which the far end calls', (t) => {
+  const relayed = { relay: 'oslo' } as const
+  const rows: readonly [title: string, links: readonly PlacedLink[], more: Partial<Init>, want: object[]][] = [
+    [
+      'it carried the link, and is asked no more',
+      [up(RELAY, relayed), up(B)],
+      {},
+      [{ at: '203.0.113.9:4601', kind: 'relay', relay: 'oslo', state: 'proven' }],
+    ],
+    [
+      'it answers no more, and is asked again',
+      [up(RELAY, relayed), calling(RELAY, { ...relayed, state: 'down' }), calling(B, { state: 'down' }), up(B)],
+      { trips: [{ relay: 'oslo', at: place('203.0.113.9', 4600), is: 'asking', hasFar: false }] },
+      [
+        { kind: 'relay', relay: 'oslo', state: 'failed', reason: 'LaneProbeTimeout' },
+        { kind: 'relay', relay: 'oslo', state: 'untried' },
+      ],
+    ],
+    [
+      'it is bound again, at another port',
+      [up(RELAY, relayed), up(B)],
+      { trips: [{ relay: 'oslo', at: place('203.0.113.9', 4602), is: 'bound', hasFar: true }] },
+      [{ at: '203.0.113.9:4602', kind: 'relay', relay: 'oslo' }],
+    ],
+    [
+      'it carries the link',
+      [up(RELAY, relayed)],
+      { at: RELAY, usingRelay: 'oslo' },
+      [{ relay: 'oslo', state: 'in-use' }],
+    ],
+    ['a relay whose name was not known', [up(RELAY), up(B)], {}, []],
+  ]
+  for (const [title, links, more, want] of rows) {
+    const found = linkCandidates({ ...INIT, ...more, places: seen(...links).of('k') })
+    const relays = found.filter(({ kind }) => kind === 'relay' || kind === 'called')
+    t.equal(relays.length, want.length, title)
+    t.match(relays, want, title)
+  }
+  const links = [up(RELAY, relayed), calling(RELAY, { ...relayed, state: 'down' }), calling(WEB), up(WEB)]
+  const candidates = linkCandidates({ ...INIT, at: WEB, usingRelay: 'tcp-443 x', places: seen(...links).of('k') })
+  const why = whyNotBetter({
+    ...{ connection: { state: 'up', candidates }, rung: 'tcp-443', own: undefined, far: undefined, conditions: [] },
+  })
+  t.match(why.at(-1), { rung: 'relayed', reason: 'LaneProbeTimeout', why: /^oslo: nothing has answered at 203/ })
+  t.end()
+})
+
+t.test('a far end with many addresses hides neither the punched place nor relays', (t) => {
+  const candidates = Array.from({ length: 16 }, (_, i) => {
+    return { kind: 'public', address: `192.0.2.${i + 1}`, port: 4500 } as const
+  })
+  const trips = Array.from({ length: 6 }, (_, i) => {
+    return { relay: `r${i}`, at: place(`203.0.113.${i + 1}`), is: 'asking', hasFar: false } as const
+  })
+  const init = { ...INIT, planned: { candidates }, at: WEB, usingRelay: 'tcp-443 x', places: new Map(), punched: B }
+  const kinds = (found: ReturnType<typeof linkCandidates>): object =>
+    Object.fromEntries([...Map.groupBy(found, ({ kind }) => kind)].map(([kind, { length }]) => [kind, length]))
+  const found = linkCandidates({ ...init, trips })
+  t.equal(found.length, MAX_LINK_CANDIDATES)
+  t.equal(found[0]?.state, 'in-use')
+  t.strictSame(kinds(found), { 'tcp-443': 1, public: 10, punched: 1, relay: 4 })
+  t.strictSame(kinds(linkCandidates({ ...init, trips: [] })), { 'tcp-443': 1, public: 14, punched: 1 })
+  t.strictSame(kinds(linkCandidates({ ...init, trips, planned: PLANNED })), {
+    ...{ 'tcp-443': 1, public: 1, private: 1, relay: 6 },
+  })
+  t.strictSame(kinds(linkCandidates({ ...init, trips, most: 4 })), { 'tcp-443': 1, public: 1, punched: 1, relay: 1 })
+  t.end()
+})
+
+t.test('a relay on port 443 without a connection, and probes through both NATs', (t) => {
+  const rows = [
+    ['connected', 'not both ends are at this relay'],
+    ['connecting', 'the relay has not answered yet'],
+    ['waiting', 'the connection to the relay has ended; it is made again'],
+    ['idle', 'the relay is not called yet'],
+  ] as const
+  for (const [is, note] of rows) {
+    const init = { ...INIT, at: RELAY, usingRelay: 'oslo', places: new Map(), webRelays: [{ name: 'tcp-443 x', is }] }
+    t.match(linkCandidates(init).at(-1), { relay: 'tcp-443 x', state: 'untried', note }, is)
+  }
+  const init = { ...INIT, at: RELAY, usingRelay: 'oslo', places: new Map(), unpunched: 'BothNatsVary' } as const
+  const failed = { kind: 'punched', state: 'failed', reason: 'BothNatsVary', at: undefined }
+  t.match(
+    linkCandidates(init).filter(({ kind }) => kind === 'punched'),
+    [failed],
+  )
+  t.match(
+    linkCandidates({ ...init, punched: place('192.0.2.9') }).filter(({ kind }) => kind === 'punched'),
+    [{ state: 'untried', at: '192.0.2.9:4500' }],
+  )
   t.end()
 })
 

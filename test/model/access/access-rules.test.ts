@@ -155,6 +155,16 @@ t.test('a policy that is not valid: its last valid version, or what only closes'
   t.same(inForce(at(1, open), keptByAgent), good, 'the agent has seen generation 2')
   const asOfTheFirst = at(3, { from: 7 }, { generation: 1, spec: open }, 1)
   t.same(inForce(at(1, open), asOfTheFirst), closed, 'nor has the agent')
+  t.same(inForce(keptByAgent, at(3, { from: 7 })), closed, 'the agent has taken out what the API had cut short')
+  const narrower = at(3, { from: 7 }, { generation: 2, spec: { from: [] } }, 2)
+  t.same(inForce(keptByAgent, narrower), { from: [] }, 'or has written it whole')
+  const notObserved = at(4, { from: 8 }, { generation: 2, spec: good }, 2)
+  t.same(inForce(keptByAgent, notObserved), good, 'it is still there, and this process has looked at generation 3')
+  t.same(inForce(at(2, good), keptByAgent, at(3, { from: 7 })), good, 'this process has seen it itself')
+  const watching = new AccessVersions()
+  watching.policies([at(1, good)])
+  for (const one of [at(2, open), at(3, { from: 7 })]) watching.see(one)
+  t.same(watching.policies([at(3, { from: 7 })])[0]?.spec, open, 'a version between two looks')
 })
 
 t.test('a ClusterAccessPolicy that is not valid', async (t) => {

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { serviceKey } from '../../../model/ids.ts'
+import { objectKeyText } from '../../../model/model.ts'
 import type { ClusterTrafficPolicy, TrafficPolicy, TrafficTier } from '../../../model/objects.ts'
 import {
   type ExportingCluster,
@@ -17,6 +18,7 @@ import {
   type AnyTrafficPolicy,
   TrafficPolicies,
   policyInForce,
+  seePolicy,
   trafficNotes,
   trafficPolicyProblem,
 } from '../../../model/services/traffic-policies.ts'
@@ -542,7 +544,11 @@ t.test('what the status keeps counts while the policy is not valid, and only the
       ['the agent has observed a later one not valid', version(5, 101, kept), undefined, 30],
       ['it has missed generation 4, which may have taken away', version(5, 101, kept, 'p-1', 3), undefined, undefined],
     ]
-  for (const [say, one, last, want] of rows) t.equal(policyInForce(one, last)?.spec.spillBelowPercent, want, say)
+  for (const [say, one, last, want] of rows) {
+    const seen = new Map(last && [[objectKeyText(one), { version: last, lookedAt: last.metadata.generation ?? 0 }]])
+    t.equal(seePolicy(one, seen)?.version.spec.spillBelowPercent, want, say)
+    if (last === undefined) t.equal(policyInForce(one)?.spec.spillBelowPercent, want, `${say}: for a reader`)
+  }
   const policies = new TrafficPolicies({ policies: [version(4, 101, kept)], clusterPolicies: [] })
   t.match(policies.policyFor('shop', 'web'), { metadata: { generation: 3 }, spec: { spillBelowPercent: 30 } })
   const long = { ...kept, spec: { targetRefs: Array.from({ length: 2000 }, () => ({ name: 'x'.repeat(60) })) } }
@@ -558,18 +564,19 @@ t.test('whatever is restarted when: the latest valid version counts, and none co
   })
   fc.assert(
     fc.property(fc.array(step, { maxLength: 20 }), (steps) => {
-      let [kept, last]: (AnyTrafficPolicy | undefined)[] = []
+      let kept: AnyTrafficPolicy | undefined
+      let seen: ReturnType<typeof seePolicy>
       let [observed, latest] = [-1, -1]
       for (const [generation, { spill, isRestarted, isWritten }] of steps.entries()) {
-        if (isRestarted) last = undefined
+        const last = isRestarted ? undefined : seen
         const one = version(generation, spill, kept, 'p-1', observed)
-        const counts = policyInForce(one, last)
+        seen = seePolicy(one, new Map(last && [[objectKeyText(one), last]]))
+        const counts = seen?.version
         if (spill <= 100) latest = generation
         if (counts !== undefined && counts.metadata.generation !== latest) return false
         // Nothing is lost that this process has seen, or that was written for the generation before.
         const isKnown = last !== undefined || (kept !== undefined && observed === generation - 1)
         if (isKnown && counts === undefined) return false
-        last = counts
         if (isWritten) [kept, observed] = [counts, generation]
       }
       return true

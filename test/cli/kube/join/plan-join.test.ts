@@ -4,10 +4,12 @@ import fc from 'fast-check'
 import { Command } from 'commander'
 import t from 'tap'
 import { type JoinKubeOptions, addJoinKubeOptions } from '../../../../cli/cluster/join-options.ts'
+import { callableGateways } from '../../../../cli/cluster/plan-gateways.ts'
 import { type JoinOptions, idFromName, openQuestions, planJoin } from '../../../../cli/cluster/plan-join.ts'
 import { type Discovery, discover } from '../../../../cli/discovery/discover.ts'
 import { parseSiteFile } from '../../../../kubeapi/files/site-file.ts'
 import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
+import { likelyRungText } from '../../../../model/lanes/likely-rung.ts'
 import { isDnsLabel, parseClusterId } from '../../../../model/ids.ts'
 import { fixture } from '../../discovery/support/fixtures.ts'
 
@@ -170,6 +172,41 @@ t.test('the port of a public address goes with it', async (t) => {
       const annotations = plan(found, { gateways: [gateway] }).nodes[0]?.annotations ?? {}
       t.equal(annotations['sealane.io/public-port'], port, say)
     }
+  }
+})
+
+t.test('the likely reach, by all that is known of the nodes', async (t) => {
+  const node = (addresses: readonly string[], more: object = {}) => ({
+    ...BARE,
+    node: 'g1',
+    lane: undefined,
+    addresses,
+    ...more,
+  })
+  const called = { publicAddress: '198.51.100.9' }
+  const away = { node: 'g1', lane: 'any' as const, why: 'cordoned', isAway: true }
+  const rows: [say: string, gateways: Discovery['gateways'], given: object, want: RegExp][] = [
+    ['private addresses alone', { candidates: [node(['10.0.0.5'])], unfit: [] }, {}, /^only private addresses \(10/],
+    ['a public one', { candidates: [node(['198.51.100.7'])], unfit: [] }, {}, /g1 has the address 198\.51\.100\.7/],
+    [
+      'annotated',
+      { candidates: [node([], { ...called, annotated: true })], unfit: [] },
+      {},
+      /call g1 at 198\.51\.100\.9/,
+    ],
+    [
+      'an ExternalIP',
+      { candidates: [node(['198.51.100.9'], called)], unfit: [] },
+      {},
+      /has the address 198\.51\.100\.9/,
+    ],
+    ['a user states another', { candidates: [node([])], unfit: [] }, { publicAddress: 'gw.example' }, /at gw\.example/],
+    ['cordoned', { candidates: [], unfit: [{ ...away, ...called }] }, {}, /call g1 at 198\.51\.100\.9/],
+    ['not known', { candidates: [], unfit: [] }, {}, /^no public address is stated/],
+  ]
+  for (const [say, gateways, given, want] of rows) {
+    const planned = callableGateways({ ...FLANNEL, gateways }, [{ node: 'g1', ...given }])
+    t.match(likelyRungText(planned), want, say)
   }
 })
 

@@ -234,3 +234,25 @@ t.test('a CRD of others is not waited for while it is in use', async (t) => {
   t.match(said, `  kept      CustomResourceDefinition ${name}  (objects of this kind exist)\n`)
   t.equal(said.split('\n').at(-1), `left: ${name}`)
 })
+
+t.test('the CRD of Topology stays for a broker that follows it, also while there is no object', async (t) => {
+  const binding = { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'ClusterRoleBinding' }
+  const object = { apiVersion: 'sealane.io/v1alpha1', kind: 'Topology', metadata: { name: 'default' } }
+  const name = 'topologies.sealane.io'
+  const rows: readonly (readonly [say: string, more: readonly ManifestObject[], kept: string, why: string])[] = [
+    ['neither', [], '', ''],
+    ['an object', [object], name, 'objects of this kind exist'],
+    [
+      'a broker',
+      [{ ...binding, metadata: { name: 'sealane-broker' } }],
+      name,
+      'a broker in this cluster follows objects of this kind',
+    ],
+    ['another binding', [{ ...binding, metadata: { name: 'sealane-agent' } }], '', ''],
+  ]
+  for (const [say, more, kept, why] of rows) {
+    const said = await removed(new EndingAdmin([...CRDS, ...more]), {})
+    t.equal(said.split('\n').at(-1), `left: ${kept}`, say)
+    if (why !== '') t.match(said, `  kept      CustomResourceDefinition ${name}  (${why})\n`, say)
+  }
+})

@@ -169,6 +169,7 @@ t.test('a relay that speaks early, and wants to be called again in weeks', async
     ...{ deadlineMs: 20_000, say: 'the connection ends' },
   })
   t.same([calls, most, isDue], [1, 1, false])
+  t.match(web.views(), [{ is: 'waiting', trouble: { reason: 'RelayUnreachable', why: /./ } }], 'it says so until then')
   await clock.advance(12_000)
   t.equal(isDue, true, 'it is called again soon')
 })
