@@ -512,12 +512,14 @@ export class Bindings {
   }
 
   #mayChallenge(end: KnownEnd, { address }: AddressPort, nowMs: number): boolean {
-    if (!takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))) return false
+    const mayTake = (): boolean => takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))
     const text = formatAddress(address)
     const known = this.#challenged.get(text)
     if (known !== undefined && nowMs - known.sinceMs < CHALLENGE_WINDOW_MS) {
+      // What the address does not get costs the end nothing: it asks for many pairs at once after a restart of the relay.
+      if (known.count >= CHALLENGES_TO_ADDRESS || !mayTake()) return false
       known.count += 1
-      return known.count <= CHALLENGES_TO_ADDRESS
+      return true
     }
     if (known === undefined && this.#challenged.size >= MOST_CHALLENGED) {
       for (const [key, { sinceMs }] of this.#challenged) {
@@ -525,6 +527,7 @@ export class Bindings {
       }
       if (this.#challenged.size >= MOST_CHALLENGED) return false
     }
+    if (!mayTake()) return false
     this.#challenged.set(text, { count: 1, sinceMs: nowMs })
     return true
   }
