@@ -1,7 +1,7 @@
 /**
  * Two sites that nothing can call, each behind a translation of its own, reach each other through a third site that
- * offers to relay. There are three such sites, and as each is lost another one takes over; without a relay the link is
- * down, with its reason.
+ * offers to relay. There are three such sites, and as each is lost another one takes over, without the broker, which is
+ * away from then on; without a relay the link is down, with its reason.
  */
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -32,7 +32,7 @@ t.test('hidden sites reach each other through relays', { skip: netnsMissing() ??
   withPlainSites(
     temporaryFolder(t),
     SITES,
-    async ([milano, oslo, riga, paris, roma]) => {
+    async ([milano, oslo, riga, paris, roma], { broker }) => {
       if (!milano || !oslo || !riga || !paris || !roma) throw new Error('sites')
       const gw = (site: PlainSite) => site.machine('gw1')
       const link = (from: PlainSite, to: PlainSite) =>
@@ -55,6 +55,8 @@ t.test('hidden sites reach each other through relays', { skip: netnsMissing() ??
       for (const site of [milano, oslo, riga, paris, roma]) site.up('gw1')
       try {
         let relays = [milano, oslo, riga]
+        await relayed(relays, 'the broker is there')
+        await broker.stop()
         while (relays.length > 1) {
           const used = await relayed(relays, `${relays.length} relays run`)
           await eventually(() => link(roma, paris)?.usingRelay === link(paris, roma)?.usingRelay, {

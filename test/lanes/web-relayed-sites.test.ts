@@ -1,7 +1,7 @@
 /**
  * Two sites between which no UDP passes reach each other over a relay on port 443: roma calls it through an HTTP proxy,
  * and a TLS-terminating proxy stands in front of a second relay. A relay that starts again interrupts calls for a
- * moment, and a member of another clusterset is refused.
+ * moment, and a member of another clusterset is refused; the broker is away meanwhile.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -95,6 +95,7 @@ t.test('sites between which no UDP passes', { skip: netnsMissing() ?? false }, (
         const shown = await paris.machine('gw1').run(['show', 'connections', '--site', paris.file])
         t.match(shown, `tcp-443 ${broker.address}`)
 
+        await broker.stop()
         await first.stop()
         first = relay(ca, own)
         await eventually(() => first.said.includes('relay listens'), { deadlineMs: 20_000, say: 'it listens again' })

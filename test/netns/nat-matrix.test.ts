@@ -1,24 +1,40 @@
 /**
  * Which rung links between all kinds of NAT get. Boxes made of nft stand between the ends and the internet; two relays
- * see all ends, so that each end knows of what kind its NAT is. All pairs begin at once.
+ * see all ends, so that each end knows of what kind its NAT is. A third relay is on port 443, with a proxy beside it.
+ * All pairs begin at once.
  *
  *   public ───────────────────────────┐              ┌─ relay 203.0.113.9
- *   end ─ box ────────────────────────┼── internet ──┤
- *   end ─ home box ─┬─ carrier's box ─┘              └─ relay 203.0.114.9
+ *   end ─ box ────────────────────────┼── internet ──┼─ relay 203.0.114.9
+ *   end ─ home box ─┬─ carrier's box ─┘              └─ relay on port 443, proxy 203.0.115.9
  *   end ─ home box ─┘
  */
 import type { ChildProcess } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
 import { generateWireguardKey } from '../../kernel/wireguard/wireguard-device.ts'
-import { RELAY_LAST_PORT, RELAY_PORT } from '../../model/kernel-ids.ts'
+import { RELAY_PORT } from '../../model/kernel-ids.ts'
+import { encodeRelayNotice } from '../../model/lanes/relay-address.ts'
+import { certificateToPem } from '../../protocol/identity/certificates.ts'
 import type { ReachEndLine, ReachEndProgramInit } from '../gateway/support/reach-end-program.ts'
 import type { RelayProgramInit } from '../gateway/support/relay-program.ts'
+import { authority, gateway } from '../relay/relay-site.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { equalsDocument } from '../support/golden.ts'
 import { type Netns, netnsMissing, withNetns } from '../support/netns.ts'
-import { type BoxKind, ENDS, type NatEnd, boxRules, expectedRung, natDocument } from './support/nat-boxes.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import {
+  type BoxKind,
+  ENDS,
+  type NatEnd,
+  PROXY_PORT,
+  WEB_ADDRESS,
+  boxRules,
+  expectedRung,
+  natDocument,
+  passesUdp,
+} from './support/nat-boxes.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(240_000 * SLOWNESS)
@@ -26,23 +42,47 @@ t.setTimeout(240_000 * SLOWNESS)
 const CLUSTERSET = 'alps'
 const RELAYS = ['203.0.113.9', '203.0.114.9']
 const SUPPORT = join(import.meta.dirname, '..', 'gateway', 'support')
+const SEALANE = join(import.meta.dirname, '../../bin/sealane')
+const PROXY = join(import.meta.dirname, '../lanes/support/connect-proxy-program.ts')
+const LOGIN = 'ana:secret'
+/** A relay has ports for fewer pairs than these ends ask for. */
+const PORTS = { first: RELAY_PORT + 1, last: RELAY_PORT + 600 }
+const REBOUND_PORT = 42_000
 const SETTLED_MS = 10_000
 
-const ip = (ns: Netns, text: string): Promise<string> => ns.exec('ip', text.split(' '))
+/** Runs the lines as one batch: each program that starts takes time. */
+const ip = (ns: Netns, ...lines: readonly string[]): Promise<string> =>
+  ns.exec('ip', ['-batch', '-'], { input: `${lines.join('\n')}\n` })
 
-/** Two addresses of one /30 or larger network, on a cable between two namespaces. */
-async function wire(one: Netns, other: Netns, names: readonly [string, string], at: readonly [string, string]) {
-  await ip(one, `link add ${names[0]} type veth peer name ${names[1]} netns ${other.name}`)
-  for (const [i, ns] of [one, other].entries()) {
-    if (at[i] !== '') await ip(ns, `address add ${at[i] ?? ''}/24 dev ${names[i] ?? ''}`)
-    await ip(ns, `link set ${names[i] ?? ''} up`)
-  }
+interface CableEnd {
+  readonly ns: Netns
+  readonly name: string
+  /** In a /24. Absent: it has none. */
+  readonly address?: string
+  /** Further lines for ip. Absent: none. */
+  readonly more?: readonly string[]
 }
+
+/** A cable between two namespaces. */
+async function wire(one: CableEnd, other: CableEnd): Promise<void> {
+  const lines = ({ name, address, more = [] }: CableEnd): readonly string[] => [
+    ...(address === undefined ? [] : [`address add ${address}/24 dev ${name}`]),
+    `link set ${name} up`,
+    ...more,
+  ]
+  await ip(one.ns, `link add ${one.name} type veth peer name ${other.name} netns ${other.ns.name}`)
+  // A route needs the address of its own side alone.
+  await Promise.all([one, other].map((end) => ip(end.ns, ...lines(end))))
+}
+
+const routerOf = (address: string): string => address.replace(/\d+$/, '254')
+const defaultRoute = (address: string): string => `route add default via ${routerOf(address)}`
 
 class Wires {
   readonly internet: Netns
   readonly #make: () => Promise<Netns>
-  readonly #boxes = new Map<string, Netns>()
+  /** By their addresses outside. */
+  readonly #boxes = new Map<string, Promise<Netns>>()
   #count = 0
 
   constructor(internet: Netns, make: () => Promise<Netns>) {
@@ -53,9 +93,10 @@ class Wires {
   /** A machine with this address on a cable of its own to the internet. */
   async outside(address: string, ns?: Netns): Promise<Netns> {
     const made = ns ?? (await this.#make())
-    const router = address.replace(/\d+$/, '254')
-    await wire(made, this.internet, ['wan', `i${this.#count++}`], [address, router])
-    await ip(made, `route add default via ${router}`)
+    await wire(
+      { ns: made, name: 'wan', address, more: [defaultRoute(address)] },
+      { ns: this.internet, name: `i${this.#count++}`, address: routerOf(address) },
+    )
     return made
   }
 
@@ -64,43 +105,87 @@ class Wires {
     const end = await this.#make()
     const [first, ...rest] = boxes
     if (first === undefined) return this.outside(address, end)
-    const inner = await this.#box(first, rest)
-    const port = `e${this.#count++}`
-    await wire(end, inner, ['wan', port], [address, ''])
-    await ip(inner, `link set ${port} master lan`)
-    await ip(end, `route add default via ${address.replace(/\d+$/, '254')}`)
+    await this.#inside(end, address, await this.#box(first, rest))
     return end
   }
 
-  async #box(box: BoxKind, rest: readonly BoxKind[]): Promise<Netns> {
-    const known = this.#boxes.get(box.address)
-    if (known !== undefined) return known
+  /** The box forgets its mappings, and makes others. */
+  async rebind(box: BoxKind): Promise<void> {
+    const ns = await this.#boxes.get(box.address)
+    if (ns === undefined || box.forgets !== true) throw new Error(`${box.address} cannot be rebound`)
+    await ns.exec('nft', ['-f', '-'], { input: `delete table ip box\n${boxRules(box, REBOUND_PORT)}` })
+    const at = `${box.address}/24 dev wan`
+    await ip(ns, `address del ${at}`, `address add ${at}`, defaultRoute(box.address))
+  }
+
+  /** A cable to the bridge of a box. */
+  #inside(ns: Netns, address: string, box: Netns): Promise<void> {
+    const port = `p${this.#count++}`
+    return wire(
+      { ns, name: 'wan', address, more: [defaultRoute(address)] },
+      { ns: box, name: port, more: [`link set ${port} master lan`] },
+    )
+  }
+
+  #box(box: BoxKind, rest: readonly BoxKind[]): Promise<Netns> {
+    const made = this.#boxes.get(box.address) ?? this.#newBox(box, rest)
+    this.#boxes.set(box.address, made)
+    return made
+  }
+
+  async #newBox(box: BoxKind, rest: readonly BoxKind[]): Promise<Netns> {
     const ns = await this.#make()
-    this.#boxes.set(box.address, ns)
-    await ip(ns, 'link add lan type bridge')
-    for (const address of new Set(box.inside.map((one) => one.replace(/\d+$/, '254'))))
-      await ip(ns, `address add ${address}/24 dev lan`)
-    await ip(ns, 'link set lan up')
+    const routers = new Set(box.inside.map(routerOf))
+    await ip(
+      ns,
+      'link add lan type bridge',
+      ...[...routers].map((address) => `address add ${address}/24 dev lan`),
+      'link set lan up',
+    )
     await ns.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
     await ns.exec('nft', ['-f', '-'], { input: boxRules(box) })
     const [next, ...others] = rest
     if (next === undefined) await this.outside(box.address, ns)
-    else {
-      const outer = await this.#box(next, others)
-      const port = `b${this.#count++}`
-      await wire(ns, outer, ['wan', port], [box.address, ''])
-      await ip(outer, `link set ${port} master lan`)
-      await ip(ns, `route add default via ${box.address.replace(/\d+$/, '254')}`)
-    }
+    else await this.#inside(ns, box.address, await this.#box(next, others))
     return ns
   }
 }
 
-function start(ns: Netns, file: string, init: unknown, onLine: (line: string) => void): ChildProcess {
-  const program = join(SUPPORT, file)
-  const child = ns.spawn(process.execPath, ['--disable-warning=ExperimentalWarning', program, JSON.stringify(init)])
+interface StartInit {
+  readonly onLine: (line: string) => void
+  readonly env?: NodeJS.ProcessEnv
+}
+
+function run(ns: Netns, words: readonly string[], { onLine, env = process.env }: StartInit): ChildProcess {
+  const [command = '', ...args] = words
+  const child = ns.spawn(command, args, { env })
   for (const stream of [child.stdout, child.stderr]) if (stream !== null) createInterface(stream).on('line', onLine)
   return child
+}
+
+function start(ns: Netns, file: string, init: unknown, how: StartInit): ChildProcess {
+  const program = join(SUPPORT, file)
+  return run(ns, [process.execPath, '--disable-warning=ExperimentalWarning', program, JSON.stringify(init)], how)
+}
+
+/** The relay on port 443, and the proxy beside it. Returns the relay's address with its pin. */
+async function startWebRelay(ns: Netns, folder: string, certificate: Uint8Array, said: string[]): Promise<string> {
+  const ca = join(folder, 'ca.crt')
+  writeFileSync(ca, certificateToPem(certificate))
+  const lines: string[] = []
+  const onLine = (line: string): void => void lines.push(line)
+  const own = ['--listen', '0.0.0.0:443', '--status-listen', '127.0.0.1:0', '--state', join(folder, 'relay')]
+  run(ns, [SEALANE, 'relay', 'serve', '--ca', ca, ...own], { onLine })
+  run(ns, [process.execPath, PROXY, WEB_ADDRESS, LOGIN], { onLine })
+  const pin = (): string | undefined => /#([0-9a-f]{64})/.exec(lines.join(' '))?.[1]
+  await eventually(() => pin() !== undefined && lines.includes('proxy listens'), {
+    deadlineMs: 60_000,
+    say: 'the relay on port 443, and the proxy',
+  }).catch((error: unknown) => {
+    said.push(...lines)
+    throw error
+  })
+  return `wss://${WEB_ADDRESS}/#${pin() ?? ''}`
 }
 
 /** Calls the story with a maker of namespaces, and removes all of them after it. */
@@ -121,36 +206,50 @@ async function withMany(count: number, story: (make: () => Promise<Netns>) => Pr
 
 t.test('the rung of each pair of NATs', { skip }, async (t) => {
   const boxes = new Set(ENDS.flatMap((end) => end.boxes.map(({ address }) => address)))
-  await withMany(1 + RELAYS.length + ENDS.length + boxes.size, async (make) => {
+  const folder = temporaryFolder(t)
+  const ca = await authority(CLUSTERSET)
+  await withMany(2 + RELAYS.length + ENDS.length + boxes.size, async (make) => {
     const internet = await make()
     await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
     const wires = new Wires(internet, make)
     const ends = ENDS.map((end) => ({ ...end, keys: generateWireguardKey() }))
     const relays = RELAYS.map((address) => ({ address, keys: generateWireguardKey() }))
     const said: string[] = []
-    for (const { address, keys } of relays) {
+    // Programs start while the others are wired.
+    const startRelay = async ({ address, keys }: (typeof relays)[number]): Promise<Netns> => {
       const ns = await wires.outside(address)
       await ns.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
       const init: RelayProgramInit = {
         ...{ clusterset: CLUSTERSET, privateKey: keys.privateKey, identity: keys.publicKey, address },
-        ...{ controlPort: RELAY_PORT, ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } },
+        ...{ controlPort: RELAY_PORT, ports: PORTS },
         ...{ bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 },
         ends: ends.map((end) => ({ member: end.name, identity: end.keys.publicKey })),
       }
-      start(ns, 'relay-program.ts', init, (line) => {
-        if (!line.includes('outcome')) said.push(line)
+      start(ns, 'relay-program.ts', init, {
+        onLine: (line) => {
+          if (!line.includes('outcome')) said.push(line)
+        },
       })
       await eventually(async () => (await ns.exec('ss', ['-Huln'])).includes(`:${RELAY_PORT} `), {
         deadlineMs: 60_000,
         say: 'a relay',
-      }).catch((error: unknown) => {
-        t.comment(said.join(' '))
-        throw error
       })
+      return ns
     }
+    const [webRelay, relayNamespaces, namespaces] = await Promise.all([
+      wires.outside(WEB_ADDRESS).then((ns) => startWebRelay(ns, folder, ca.certificate, said)),
+      Promise.all(relays.map(startRelay)),
+      Promise.all(ends.map((end) => wires.end(end))),
+    ]).catch((error: unknown) => {
+      t.comment(said.join(' '))
+      throw error
+    })
     const known = new Map<string, ReachEndLine>()
-    const namespaces: Netns[] = []
-    for (const end of ends) namespaces.push(await wires.end(end))
+    const tickets: string[] = []
+    for (const [i, { keys }] of ends.entries()) {
+      const { ticket } = await gateway(ca, `end-${i}`, { identities: [keys.publicKey] })
+      tickets.push(ticket.toString('base64'))
+    }
     const startedAt = performance.now()
     for (const [i, end] of ends.entries()) {
       const init: ReachEndProgramInit = {
@@ -159,17 +258,28 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
         far: ends.flatMap((far) =>
           far === end ? [] : [{ name: far.name, identity: far.keys.publicKey, places: [`${far.address}:4500`] }],
         ),
+        notice: encodeRelayNotice({ addresses: [webRelay], ticket: tickets[i] ?? '' }),
       }
-      start(namespaces[i]!, 'reach-end-program.ts', init, (line) => {
-        if (line.startsWith('{')) known.set(end.name, JSON.parse(line) as ReachEndLine)
-        else said.push(`${end.name}: ${line}`)
+      const isProxied = end.boxes.some(({ only }) => only === 'proxy')
+      const proxy = isProxied ? { HTTPS_PROXY: `http://${LOGIN}@${WEB_ADDRESS}:${PROXY_PORT}` } : {}
+      start(namespaces[i]!, 'reach-end-program.ts', init, {
+        env: { ...process.env, ...proxy },
+        onLine: (line) => {
+          if (line.startsWith('{')) known.set(end.name, JSON.parse(line) as ReachEndLine)
+          else said.push(`${end.name}: ${line}`)
+        },
       })
     }
     const pairs = ENDS.flatMap((a, i) => ENDS.slice(i + 1).map((b) => ({ a, b })))
     const link = (from: NatEnd, to: NatEnd) => known.get(from.name)?.links[to.name]
-    const isBound = (from: NatEnd, to: NatEnd): boolean => (link(from, to)?.relays ?? 0) > 0
+    const isBound = (from: NatEnd, to: NatEnd): boolean => {
+      const { relays = 0, web = 0 } = link(from, to) ?? {}
+      return passesUdp(from) && passesUdp(to) ? relays > 0 : web > 0
+    }
     const unbound = () => pairs.filter(({ a, b }) => !isBound(a, b) || !isBound(b, a))
-    const knowsNat = ({ name }: NatEnd): boolean => (known.get(name)?.mapping ?? 'unknown') !== 'unknown'
+    const knowsNat = (end: NatEnd): boolean => {
+      return !passesUdp(end) || (known.get(end.name)?.mapping ?? 'unknown') !== 'unknown'
+    }
     try {
       await eventually(() => unbound().length === 0 && ENDS.every(knowsNat), {
         deadlineMs: 60_000,
@@ -192,8 +302,9 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
         { place: link(b, a)?.place, own: a.address },
       ].filter(({ place }) => place !== undefined)
       if (found.length > 0) return found.some(({ place, own }) => place === `${own}:4500`) ? 'direct' : 'punched'
-      const whys = [link(a, b)?.why, link(b, a)?.why]
-      return whys.includes('searching') ? 'searching' : 'relayed'
+      const both = [link(a, b), link(b, a)]
+      if (both.every((one) => one?.relays === 0 && one.web > 0)) return 'tcp-443'
+      return both.some((one) => one?.why === 'searching') ? 'searching' : 'relayed'
     }
     try {
       await eventually(() => pairs.every(({ a, b }) => rung(a, b) !== 'searching'), {
@@ -207,6 +318,25 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
     t.comment(`all pairs are settled ${Math.round(performance.now() - boundAt)} ms later`)
     for (const { a, b } of pairs) t.equal(rung(a, b), expectedRung(a, b), `${a.name} and ${b.name}`)
     for (const end of ENDS) t.equal(known.get(end.name)?.mapping, end.mapping, `the NAT of ${end.name}`)
+    for (const end of ENDS.filter(({ boxes }) => boxes.some(({ forgets }) => forgets))) {
+      const [box] = end.boxes
+      if (box === undefined) continue
+      const carried = async (ns: Netns): Promise<number> => {
+        const text = await ns.exec('nft', ['list', 'map', 'ip', 'sealane_relay', 'addresses'])
+        return text.split(`${box.address} . ${REBOUND_PORT} . `).length - 1
+      }
+      const far = ENDS.filter((one) => one !== end && passesUdp(one)).length
+      await wires.rebind(box)
+      const reboundAt = performance.now()
+      await eventually(
+        async () => {
+          const counts = await Promise.all(relayNamespaces.map(carried))
+          return counts.every((count) => count === far)
+        },
+        { deadlineMs: SETTLED_MS, say: `${end.name}: both relays carry its ${far} pairs at the new place` },
+      )
+      t.comment(`relays carry what was rebound after ${Math.round(performance.now() - reboundAt)} ms`)
+    }
     t.strictSame(said, [])
     equalsDocument(t, natDocument(rung), 'docs/nat.md')
   })

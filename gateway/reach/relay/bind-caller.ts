@@ -54,6 +54,12 @@ export type CallerState =
     }
   | { readonly is: 'refused'; readonly why: Refusal; readonly untilMs: number }
 
+interface OpenQuestion {
+  readonly counter: number
+  /** In milliseconds of the monotonic clock. */
+  readonly sentMs: number
+}
+
 /** A question that gets no answer is repeated after this time, then after twice the time, up to the longest. */
 const FIRST_WAIT_MS = 250
 const LONGEST_WAIT_MS = 4000
@@ -83,11 +89,10 @@ export class BindCaller {
   #waitMs = FIRST_WAIT_MS
   #dueMs = -Infinity
   #unanswered = 0
-  #isAnswered = false
+  #open: readonly OpenQuestion[] = []
   #renewedMs = -Infinity
   #atOnce = 0
   #notAllowed = 0
-  #sentMs = 0
   #rttMs: number | undefined
 
   constructor(init: BindCallerInit) {
@@ -98,7 +103,7 @@ export class BindCaller {
     return this.#state
   }
 
-  /** From the last question to its answer, in milliseconds. Undefined: none was answered yet. */
+  /** From the last question that was answered to its answer, in milliseconds. Undefined: none was answered yet. */
   get rttMs(): number | undefined {
     return this.#rttMs
   }
@@ -138,9 +143,8 @@ export class BindCaller {
     this.look(monotonicMs)
     if (monotonicMs < this.#dueMs) return undefined
     this.#unanswered += 1
-    this.#sentMs = monotonicMs
-    this.#isAnswered = false
     this.#counter = Math.max(this.#counter + 1, Math.floor(wallMs))
+    this.#open = [...this.#open, { counter: this.#counter, sentMs: monotonicMs }].slice(-UNANSWERED)
     this.#dueMs = monotonicMs + this.#waitMs
     this.#waitMs = Math.min(LONGEST_WAIT_MS, 2 * this.#waitMs)
     const { from, to, key, relay } = this.#init
@@ -153,27 +157,28 @@ export class BindCaller {
    * the relay forwards nothing to or from it before it has been asked from there.
    */
   renew(nowMs: number): void {
-    if (this.#state.is !== 'bound' || !this.#isAnswered || nowMs - this.#renewedMs < RENEW_APART_MS) return
+    if (this.#state.is !== 'bound' || this.#open.length > 0 || nowMs - this.#renewedMs < RENEW_APART_MS) return
     this.#renewedMs = nowMs
     this.#dueMs = Math.min(this.#dueMs, nowMs)
   }
 
   /**
-   * Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. An answer
-   * counts once: whoever sent it again and again could otherwise put off the next question until the relay forgets.
+   * Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. One question
+   * may be repeated before its answer is here, so the answer to each of the last ones counts, and only the first of all:
+   * whoever sent one again and again could otherwise put off the next question until the relay forgets.
    */
   take(bytes: Buffer, from: AddressPort, monotonicMs: number): boolean {
     const { relay, key, from: own, to } = this.#init
     if (!sameAddressPort(from, { address: relay.address, port: this.#port })) return false
     // What is cheap comes first: anyone can send octets of this form.
     const named = namedQuestion(bytes)
-    const isMine = named?.from === own && named.to === to && named.counter === this.#counter
-    const answer = isMine && !this.#isAnswered ? decodeAnswer(bytes, key) : undefined
-    if (answer === undefined) return false
+    if (named?.from !== own || named.to !== to) return false
+    const question = this.#open.find(({ counter }) => counter === named.counter)
+    const answer = question && decodeAnswer(bytes, key)
+    if (question === undefined || answer === undefined) return false
     const before = this.#state
-    // An answer to a repeated question has the counter of the last one, so the time is that of this one alone.
-    this.#rttMs = Math.max(0, monotonicMs - this.#sentMs)
-    this.#isAnswered = true
+    this.#rttMs = Math.max(0, monotonicMs - question.sentMs)
+    this.#open = []
     this.#unanswered = 0
     this.#takeAnswer(answer, monotonicMs)
     return JSON.stringify(summary(before)) !== JSON.stringify(summary(this.#state))
@@ -199,7 +204,7 @@ export class BindCaller {
         const at = { address: this.#init.relay.address, port }
         const farSeen = far && { at: far.at, mapping: far.mapping, sharedSinceMs: this.#sharedSince(far, nowMs) }
         this.#state = { is: 'bound', port, at, seen, far: farSeen, untilMs: nowMs + lifeMs }
-        this.#waitMs = FIRST_WAIT_MS
+        this.#waitMs = this.#firstWaitMs()
         this.#atOnce = 0
         this.#notAllowed = 0
         const isSoon = far === undefined || (far.sharedMs ?? Infinity) < JUST_SHARED_MS
@@ -251,6 +256,7 @@ export class BindCaller {
     this.#state = state
     this.#cookie = NO_COOKIE
     this.#unanswered = 0
+    this.#open = []
     this.#askAtOnce(nowMs)
   }
 
@@ -258,8 +264,13 @@ export class BindCaller {
   #askAtOnce(nowMs: number): void {
     this.#atOnce += 1
     if (this.#atOnce > MOST_AT_ONCE) return
-    this.#waitMs = FIRST_WAIT_MS
+    this.#waitMs = this.#firstWaitMs()
     this.#dueMs = nowMs
+  }
+
+  /** A relay that is known to answer late is given the time, as it answers questions without a cookie seldom. */
+  #firstWaitMs(): number {
+    return Math.min(LONGEST_WAIT_MS, Math.max(FIRST_WAIT_MS, 2 * (this.#rttMs ?? 0)))
   }
 }
 

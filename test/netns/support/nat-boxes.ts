@@ -14,7 +14,17 @@ export interface BoxKind {
   readonly inner: number
   /** It leads packets from inside to its own outside address back inside (RFC 4787 section 6). */
   readonly hairpins?: true
+  /** A port keeps its number outside (RFC 4787 section 4.2.1). */
+  readonly keepsPort?: true
+  /** It can be made to forget its mappings: see boxRules(). */
+  readonly forgets?: true
+  /** What gets out, if not everything. `tcp`: all but UDP. `proxy`: TCP to the HTTP proxy alone. */
+  readonly only?: 'tcp' | 'port 443' | 'proxy'
 }
+
+/** Where the relay on port 443 is, and an HTTP proxy. */
+export const WEB_ADDRESS = '203.0.115.9'
+export const PROXY_PORT = 3128
 
 export interface NatEnd {
   readonly name: string
@@ -27,15 +37,31 @@ export interface NatEnd {
 /** The port outside of what is behind a box, by its place in the list. */
 const FIRST_MAPPED = 41_000
 
-/** The rules of one box. Its cables are `wan` and, a bridge, `lan`. */
-export function boxRules({ lets, address, inside, inner, hairpins }: BoxKind): string {
-  const mapped = inside.map((one, i) => ({ one, port: FIRST_MAPPED + i, from: inner }))
+/** What such a box drops of what would leave. */
+const DROPPED = {
+  tcp: ['meta l4proto udp'],
+  'port 443': ['meta l4proto != tcp', 'tcp dport != 443'],
+  proxy: ['meta l4proto != tcp', `ip daddr != ${WEB_ADDRESS}`, `tcp dport != ${PROXY_PORT}`],
+}
+
+/**
+ * The rules of one box. Its cables are `wan` and, a bridge, `lan`. With another `firstPort` mapped ports are other ones.
+ * Flows that the kernel knows keep theirs: it forgets those of a box that `forgets` when `wan` loses its address.
+ */
+export function boxRules(box: BoxKind, firstPort = FIRST_MAPPED): string {
+  const { lets, address, inside, inner, hairpins, only } = box
+  const mapped = inside.map((one, i) => ({ one, port: firstPort + i, from: inner }))
   // A kernel may show packets between two ports of the bridge to these rules, too.
   const leaves = hairpins === true ? '' : 'oifname wan '
+  const mapsTo = (port: number): string => {
+    if (box.forgets === true) return `masquerade to :${port}`
+    return box.keepsPort === true ? 'masquerade' : `snat to ${address}:${port}`
+  }
   const out =
     lets === 'each'
       ? ['oifname wan masquerade fully-random']
-      : mapped.map(({ one, port, from }) => `${leaves}ip saddr ${one} udp sport ${from} snat to ${address}:${port}`)
+      : mapped.map(({ one, port, from }) => `${leaves}ip saddr ${one} udp sport ${from} ${mapsTo(port)}`)
+  const dropped = only === undefined ? [] : DROPPED[only]
   const isKnown = lets === 'address' ? 'ip saddr @called ' : ''
   const back =
     lets === 'anyone' || lets === 'address'
@@ -53,6 +79,7 @@ export function boxRules({ lets, address, inside, inner, hairpins }: BoxKind): s
     }
     chain pass {
       type filter hook forward priority filter;
+      ${dropped.map((what) => `oifname wan ${what} drop`).join('\n      ')}
       oifname wan update @called { ip daddr }
       ct status dnat accept
       iifname wan ct state new drop
@@ -64,14 +91,22 @@ export function boxRules({ lets, address, inside, inner, hairpins }: BoxKind): s
     chain out {
       type nat hook postrouting priority srcnat;
       ${out.join('\n      ')}
+      oifname wan meta l4proto tcp masquerade
     }
   }`
 }
 
-function one(name: string, lets: Lets, net: number): NatEnd {
+function one(
+  name: string,
+  lets: Lets,
+  net: number,
+  more: Pick<BoxKind, 'keepsPort' | 'forgets' | 'only'> = {},
+): NatEnd {
   const address = `10.${net}.0.2`
-  const box: BoxKind = { lets, address: `198.51.${net}.1`, inside: [address], inner: 4500 }
-  return { name, address, boxes: [box], mapping: lets === 'each' ? 'addressDependent' : 'endpointIndependent' }
+  const box: BoxKind = { lets, address: `198.51.${net}.1`, inside: [address], inner: 4500, ...more }
+  const passing: NatMapping = lets === 'each' ? 'addressDependent' : 'endpointIndependent'
+  // Without UDP no relay of a member can be called, which would show the mapping.
+  return { name, address, boxes: [box], mapping: more.only === undefined ? passing : 'unknown' }
 }
 
 /** Two homes behind one carrier. */
@@ -95,6 +130,8 @@ export const ENDS: readonly NatEnd[] = [
   one('any sender', 'anyone', 20),
   one('known addresses', 'address', 30),
   one('known ports', 'port', 40),
+  one('port kept', 'port', 45, { keepsPort: true }),
+  one('rebinding', 'port', 47, { forgets: true }),
   one('symmetric 1', 'each', 50),
   one('symmetric 2', 'each', 55),
   ...carrier('carrier', 'anyone', 60, true),
@@ -102,10 +139,19 @@ export const ENDS: readonly NatEnd[] = [
   ...LAN.inside.map((address, i): NatEnd => {
     return { name: `one LAN ${i + 1}`, address, boxes: [LAN], mapping: 'endpointIndependent' }
   }),
+  one('no UDP', 'port', 80, { only: 'tcp' }),
+  one('port 443 only', 'port', 82, { only: 'port 443' }),
+  one('HTTP proxy only', 'port', 84, { only: 'proxy' }),
 ]
+
+/** Whether UDP gets out. */
+export function passesUdp({ boxes }: NatEnd): boolean {
+  return boxes.every(({ only }) => only === undefined)
+}
 
 /** By what RFC 5128 section 3.3 expects, whatever the program does. */
 export function expectedRung(a: NatEnd, b: NatEnd): LinkRung {
+  if (!passesUdp(a) || !passesUdp(b)) return 'tcp-443'
   if (a.boxes.length === 0 || b.boxes.length === 0) return 'direct'
   const [outerA, outerB] = [a.boxes.at(-1), b.boxes.at(-1)]
   if (a.boxes[0] === b.boxes[0]) return 'direct'
@@ -118,39 +164,29 @@ export function expectedRung(a: NatEnd, b: NatEnd): LinkRung {
 
 const NOTES = `The columns are the same gateways; "public" has no NAT. From outside, "any sender" takes packets of all hosts, "known
 addresses" of hosts to which the gateway has sent, "known ports" of places to which it has sent. These keep one port for
-all destinations; "symmetric" does not. Two of one carrier have a router each, and share a NAT that leads packets back
-inside (hairpin) or not. Two of one LAN share a router.
+all destinations; "symmetric" does not. "Port kept" and "rebinding" are as "known ports": the first keeps the number of
+the port, the second takes another port at times; relays carry its links again within 10 s. Two of one carrier have a
+router each, and share a NAT that leads packets back inside (hairpin) or not. Two of one LAN share a router.
 
-All pairs are passed but those with one symmetric NAT and another that is symmetric or takes known ports only, and two
-behind a carrier without hairpin.`
+Punched are all pairs of those that pass UDP but these: a symmetric NAT with another one, or with one that takes known
+ports only; two behind a carrier without hairpin. Without UDP, a relay on port 443 carries the link, also where an HTTP
+proxy is the only way out. Each pair has its rung within 10 s once both gateways have asked their relays.
 
-const WIDEST_NAME = Math.max(...ENDS.map(({ name }) => name.length))
+A gateway has these rungs by its own NAT, also where a cluster has several: each pair of gateways is a link.`
 
-/** docs/nat.md, by the rungs that the pairs of ENDS have got. */
+/** docs/nat.md, by the rungs that the pairs of ENDS have got. Cells have no spaces, as words are counted. */
 export function natDocument(rung: (a: NatEnd, b: NatEnd) => string): string {
-  const row = (number: string, name: string, cells: readonly string[]): string =>
-    `| ${[number.padStart(2), name.padEnd(WIDEST_NAME), ...cells.map((cell) => cell.padEnd(3))].join(' | ')} |`
-  const letter = (a: NatEnd, b: NatEnd): string => (a === b ? '' : ` ${rung(a, b).charAt(0).toUpperCase()}`)
-  const numbers = ENDS.map((_, i) => String(i + 1).padStart(2))
+  const row = (cells: readonly string[]): string => `|${cells.join('|')}|`
+  const letter = (a: NatEnd, b: NatEnd): string => (a === b ? '' : rung(a, b).charAt(0).toUpperCase())
   return [
     '# Which links pass which NATs',
     '',
-    '`test/netns/nat-matrix.test.ts` writes this by links between all pairs of these gateways, with two members that relay.',
-    '**D**: direct, **P**: punched, **R**: relayed.',
+    '`test/netns/nat-matrix.test.ts` writes this by links between all pairs of these gateways, with two members that relay',
+    'and a relay on port 443. **D**: direct, **P**: punched, **R**: relayed by a member, **T**: by TCP port 443.',
     '',
-    row('', 'NAT', numbers),
-    row(
-      '-:',
-      '-'.repeat(WIDEST_NAME),
-      ENDS.map(() => ':-:'),
-    ),
-    ...ENDS.map((a, i) =>
-      row(
-        numbers[i] ?? '',
-        a.name,
-        ENDS.map((b) => letter(a, b)),
-      ),
-    ),
+    row(['', 'NAT', ...ENDS.map((_, i) => String(i + 1))]),
+    row(['-:', '-', ...ENDS.map(() => ':-:')]),
+    ...ENDS.map((a, i) => row([String(i + 1), a.name, ...ENDS.map((b) => letter(a, b))])),
     '',
     NOTES,
     '',

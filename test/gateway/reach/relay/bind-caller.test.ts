@@ -266,3 +266,40 @@ t.test('an end whose link does not work asks at once', async (t) => {
   caller.renew(clock.monotonic())
   t.equal(caller.next(clock.monotonic(), clock.now()), undefined, 'and not again for some time')
 })
+
+t.test('sixteen links of one end to a relay that answers late', async (t) => {
+  for (const [delayMs, withinMs] of [
+    [300, 3000],
+    [600, 6000],
+    [2000, 20_000],
+  ] as const) {
+    const stage = new RelayStage()
+    const own = stage.end('paris')
+    const far = Array.from({ length: 16 }, (_, i) => ({ end: stage.end(`far${i}`), at: `192.0.2.${i + 1}:50001` }))
+    stage.allow([own, ...far.map(({ end }) => end)])
+    const calls = far.flatMap(({ end, at }) => [
+      { caller: callerOf(own, end), at: A },
+      { caller: callerOf(end, own), at },
+    ])
+    let late: { readonly dueMs: number; readonly take: () => void }[] = []
+    for (let passed = 0; passed < withinMs; passed += 50) {
+      const nowMs = stage.clock.monotonic()
+      for (const { take } of late.filter(({ dueMs }) => dueMs <= nowMs)) take()
+      late = late.filter(({ dueMs }) => dueMs > nowMs)
+      for (const { caller, at } of calls) {
+        const question = caller.next(nowMs, stage.clock.now())
+        if (question === undefined) continue
+        const { answer } = stage.send(question.bytes, at, question.to.port)
+        if (answer === undefined) continue
+        late.push({
+          dueMs: nowMs + delayMs,
+          take: () => void caller.take(answer, question.to, stage.clock.monotonic()),
+        })
+      }
+      await stage.clock.advance(50)
+    }
+    t.equal(stage.bindings.paths().length, 32, `bound within ${withinMs} ms, with answers after ${delayMs} ms`)
+    const [first] = calls
+    t.equal(first?.caller.rttMs, delayMs, 'the time is that of the question which was answered')
+  }
+})
