@@ -420,7 +420,7 @@ export const MEMBER_REASONS = {
       'Only the broker knows whether an earlier release has exported a service of a guarded namespace. Until it has ' +
       'answered, nothing of the cluster is published.',
     todo: 'Check that the agent reaches the broker. `/status` of the agent counts them in `undecidedExports`.',
-    shows: ['log of the agent', '/status of the agent'],
+    shows: ['log of the agent'],
   },
   LeaveNotReported: {
     means: 'The cluster is leaving and could not tell the broker.',

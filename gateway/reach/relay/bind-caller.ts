@@ -120,7 +120,7 @@ export class BindCaller {
 
   /** Since when a question to be challenged has no answer, in milliseconds of the monotonic clock. Undefined: none has. */
   get unprovenSinceMs(): number | undefined {
-    return this.isUnproven && this.#unanswered > 0 ? this.#sentMs : undefined
+    return this.isUnproven && this.#unanswered > 0 ? this.#open.at(-1)?.sentMs : undefined
   }
 
   /** Lets go of a binding, or a refusal, that is over. next() does so as well. */

@@ -20,7 +20,7 @@ function written(isValid: boolean, generation = 1, name = 'web'): TrafficPolicy 
     reason: isValid ? ('TrafficPolicyInForce' as const) : ('TrafficPolicyInvalid' as const),
     ...{ observedGeneration: generation, lastTransitionTime: '2026-11-30T10:00:00Z' },
   }
-  return { ...base, status: { conditions: [condition], inForce: versionToKeep(base) } } as TrafficPolicy
+  return { ...base, status: { conditions: [condition], inForce: versionToKeep(base) } } as unknown as TrafficPolicy
 }
 
 /** An API that stores what `store` makes of a policy. */
