@@ -364,16 +364,11 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const relayHere = here === true || here === 'yes'
       if (relay.length > MAX_RELAYS)
         throw new UserError(`--relay: ${relay.length} addresses: expected at most ${MAX_RELAYS}`, { exitCode: 2 })
-      // Each of several brokers has a relay with its own key, and the one that starts last would state its own alone.
-      if (relayHere && store !== undefined && relay.length === 0) {
-        throw new UserError('--relay-here: with --store, expected --relay as well, for the relay of each broker', {
-          hint: 'start each broker without --relay once: it prints the address of its relay',
-          exitCode: 2,
-        })
-      }
       const admin = adminListen === '' ? {} : { adminListen }
       const onRelayHere = (addresses: readonly string[]): void => {
         for (const one of addresses) context.output.remark(`relay on this port: --relay ${one}\n`)
+        if (store !== undefined && relay.length === 0)
+          context.output.remark('members do not learn of it: give each broker of this store the relays of all by --relay\n')
       }
       await serveBrokerProcess(
         {

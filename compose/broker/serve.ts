@@ -60,6 +60,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   const relayState = join(init.state, 'relay')
   const here = relayHere ? relayAddresses(init.advertise, await relayPin(relayState)) : []
   if (relayHere) init.onRelayHere?.(here)
+  const statesNone = relayHere ? relays.length === 0 && init.store !== undefined : init.relays === undefined
   const config = {
     ...DEFAULT_BROKER_CONFIG,
     stateDir: init.state,
@@ -72,9 +73,10 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
     ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     ...(init.defaultAccess === undefined ? {} : { defaultAccess: init.defaultAccess }),
-    // Stated relays count as they are: brokers that share a store must all state the same.
-    ...(init.relays === undefined && !relayHere ? {} : { relays: relays.length > 0 ? relays : here }),
-    ...(relayHere && relays.length === 0 ? { relaysHere: true } : {}),
+    // Stated relays count as they are: brokers that share a store must all state the same. Each has a relay with a key of
+    // its own, so what is stored stays where they state none.
+    ...(statesNone ? {} : { relays: relays.length > 0 ? relays : here }),
+    ...(relayHere && relays.length === 0 && !statesNone ? { relaysHere: true } : {}),
     ...(init.topologyFrom === 'object' ? { followsTopology: true } : {}),
     ...(init.audit === undefined ? {} : { audit: init.audit }),
     ...(init.store === undefined ? {} : { store: init.store }),

@@ -45,10 +45,3 @@ t.test('each command, and each a second time', async (t) => {
   await broker.start()
   await runAll(t, broker.state, [[['list', '-o', 'json'], 0, /"address": "wss:\/\/one\.example\/"/]])
 })
-
-t.test('a relay on the port of each of several brokers is stated by hand', async (t) => {
-  const serve = ['broker', 'serve', '--advertise', 'a.example:1', '--store', 'etcd://127.0.0.1:1', '--relay-here']
-  const { code, stderr } = await runCli(serve)
-  t.equal(code, 2)
-  t.match(stderr, /--relay-here: with --store, expected --relay as well/)
-})

@@ -29,6 +29,8 @@ export const LIFE_JITTER = 0.2
 export const LIFE_COUNTS_MS = 2 * LIFE_EVERY_MS
 /** So many attempts without the late answer, and the wait has failed. */
 const ATTEMPTS = 2
+/** Relays of an earlier release serve no measurement, so their attempts do not count. There are no more than these. */
+const MOST_ATTEMPTS = 6
 
 export interface LifeFacts {
   /** Undefined: this node cannot prove itself to relays yet. */
@@ -126,7 +128,7 @@ export class NatLife {
     const nowMs = this.#deps.clock.monotonic()
     const { own, relays, seen } = this.#facts
     if (this.#waits.length === 0) {
-      if (nowMs - this.#knownMs >= LIFE_COUNTS_MS) this.#set(undefined)
+      if (nowMs - this.#knownMs >= LIFE_COUNTS_MS) this.#suspect()
       if (own === undefined || relays.length === 0) return
       if (nowMs < this.#nextMs) {
         this.#wake.at(this.#nextMs)
@@ -165,7 +167,8 @@ export class NatLife {
     attempt.socket.close()
     if (seen !== undefined) this.#met = new Set([...this.#met, formatAddress(seen.address)])
     const results = [...one.results, { result, cluster: attempt.relay.cluster }]
-    const isDone = this.#isAnswered({ seconds, results }) || failed(results).length >= ATTEMPTS
+    const isOver = counted(results).length >= ATTEMPTS || failed(results).length >= MOST_ATTEMPTS
+    const isDone = isOver || this.#isAnswered({ seconds, results })
     return { seconds, results, attempt: isDone ? undefined : this.#attempt(seconds, results) }
   }
 
@@ -182,7 +185,7 @@ export class NatLife {
       const isServed = failed(one.results).some(({ result }) => result !== 'unserved')
       return this.#isAnswered(one) || (answeredBy(one.results).size > 0 && !isServed)
     })
-    const shortest = failed(this.#waits[0]?.results ?? [])
+    const shortest = counted(this.#waits[0]?.results ?? [])
     const isSilent = shortest.length >= ATTEMPTS && shortest.every(({ result }) => result === 'silent')
     const met = [...this.#met]
     this.#waits = []
@@ -190,8 +193,7 @@ export class NatLife {
     const isNat = met.some((address) => !ownAddresses.has(address))
     this.#outside = new Set([...this.#outside, ...met, ...seen])
     if (answered.length === 0 && !isSilent) {
-      // What was measured before may be of another NAT.
-      this.#set(undefined)
+      this.#suspect()
       return
     }
     this.#knownMs = this.#begunMs
@@ -250,6 +252,14 @@ export class NatLife {
     this.#waits = []
   }
 
+  /**
+   * What was measured before may be of another NAT. That there is one, and that it may forget within the shortest wait,
+   * still counts.
+   */
+  #suspect(): void {
+    this.#set(this.#seconds === undefined ? undefined : Math.min(this.#seconds, WAITS_SECONDS[0]))
+  }
+
   #set(seconds: number | undefined): void {
     if (seconds === this.#seconds) return
     this.#seconds = seconds
@@ -281,6 +291,11 @@ export function lifeOrder<R extends Pick<LifeRelay, 'cluster' | 'identity'>>(
 
 function answeredBy(results: WaitMeasured['results']): ReadonlySet<string> {
   return new Set(results.flatMap(({ result, cluster }) => (result === 'answered' ? [cluster] : [])))
+}
+
+/** Failed attempts that say something of the NAT. */
+function counted(results: WaitMeasured['results']): WaitMeasured['results'] {
+  return failed(results).filter(({ result }) => result !== 'unserved')
 }
 
 function failed(results: WaitMeasured['results']): WaitMeasured['results'] {

@@ -28,7 +28,12 @@ const RELAYED = brokenMember(
     })
     changeLinks(at, ({ cluster }) => cluster === 'tokyo', {
       ...{ usingRelay: 'tcp-443 relay.example', usingAddress: '127.0.0.1:999', usingNat: true },
-      ...{ message: 'UdpUnanswered: probes by UDP between the two ends get no answer', candidates: [] },
+      candidates: [
+        {
+          ...{ kind: 'punched', state: 'failed', reason: 'UdpUnanswered' },
+          note: 'probes between the places of the two ends get no answer',
+        },
+      ],
     })
     for (const { status } of at('Gateway')) {
       const conditions = status.conditions as object[]

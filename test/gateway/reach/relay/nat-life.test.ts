@@ -281,22 +281,32 @@ t.test('one failure alone is not silence', async (t) => {
   network.life.close()
 })
 
-t.test('what was measured is forgotten if the next measurement gives nothing, or there is none', async (t) => {
+t.test('what was measured counts as the shortest wait if the next measurement gives nothing, or there is none', async (t) => {
   let lie: Lie = 'none'
   const network = new Network(40_000, () => lie)
   await network.run(300_000)
   t.equal(network.life.seconds, 30)
   lie = 'deaf'
   await network.run(LIFE_EVERY_MS * (1 + LIFE_JITTER) + 60_000)
-  t.equal(network.life.seconds, undefined, 'it gave nothing')
+  t.equal(network.life.seconds, 10, 'it gave nothing')
   lie = 'none'
   await network.run(LIFE_APART_MS * (1 + LIFE_JITTER) + 300_000)
   t.equal(network.life.seconds, 30)
   await network.run(LIFE_COUNTS_MS - 1_200_000, [])
   t.equal(network.life.seconds, 30, 'no relay is there')
   await network.run(1_300_000, [])
-  t.equal(network.life.seconds, undefined, 'for too long')
+  t.equal(network.life.seconds, 10, 'for too long')
   network.life.close()
+})
+
+t.test('a NAT that forgets soon is known beside relays that serve no measurement', async (t) => {
+  const relays = [RELAY_TEXT, '203.0.113.11', '203.0.113.12']
+  for (const capable of relays) {
+    const network = new Network(6000, (relay) => (relay === capable ? 'none' : 'deaf'))
+    await network.run(900_000, relays)
+    t.equal(network.life.seconds, 0, capable)
+    network.life.close()
+  }
 })
 
 t.test('a NAT with another address for each relay is measured all the same', async (t) => {
