@@ -400,8 +400,8 @@ function connection(
 
 /** A sleeping link is not measured. */
 function figuresNow({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined): PlaceFigures {
-  if (health === undefined || health.asleep === true) return {}
-  const { rttMs, loss } = health.figures ?? {}
+  if (health === undefined || health.asleep) return {}
+  const { rttMs, loss } = health.figures
   return {
     ...(rttMs === undefined ? {} : { rttMs }),
     ...(loss === undefined ? {} : { loss }),

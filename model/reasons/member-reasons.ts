@@ -417,9 +417,9 @@ export const MEMBER_REASONS = {
   },
   ExportsUndecided: {
     means:
-      'Only the broker knows whether an earlier release has exported a service of a guarded namespace. Until it has ' +
-      'answered, nothing of the cluster is published.',
-    todo: 'Check that the agent reaches the broker. `/status` of the agent counts them in `undecidedExports`.',
+      'Only the broker knows whether an earlier release exported a service of a guarded namespace. Until it answers, ' +
+      'nothing of the cluster is published.',
+    todo: 'Check that the agent reaches the broker.',
     shows: ['log of the agent'],
   },
   LeaveNotReported: {

@@ -121,8 +121,7 @@ const COREDNS = {
 } as const
 
 function dnsObjects(): readonly ManifestObject[] {
-  const all = [configMap('coredns', { Corefile: KUBEADM }), coreDnsWorkload('coredns', 'coredns')]
-  return all as readonly ManifestObject[]
+  return [configMap('coredns', { Corefile: KUBEADM }), coreDnsWorkload('coredns', 'coredns')]
 }
 
 /** A join has wired the DNS of this cluster. */

@@ -192,7 +192,7 @@ t.test('a relay that lies, and what its lie is taken for', async (t) => {
       const network = new Network(lifeMs, () => lie)
       await network.run(300_000)
       t.equal(network.life.seconds, wants[i], `${lie}, ${lifeMs} ms`)
-      t.ok(network.questions <= 24 * WAITS_SECONDS.length, `${lie}: ${network.questions} questions`)
+      t.ok(network.questions <= 36 * WAITS_SECONDS.length, `${lie}: ${network.questions} questions`)
       t.equal(network.open.size, 0, `${lie}: no port stays open`)
       network.life.close()
     }
@@ -281,23 +281,26 @@ t.test('one failure alone is not silence', async (t) => {
   network.life.close()
 })
 
-t.test('what was measured counts as the shortest wait if the next measurement gives nothing, or there is none', async (t) => {
-  let lie: Lie = 'none'
-  const network = new Network(40_000, () => lie)
-  await network.run(300_000)
-  t.equal(network.life.seconds, 30)
-  lie = 'deaf'
-  await network.run(LIFE_EVERY_MS * (1 + LIFE_JITTER) + 60_000)
-  t.equal(network.life.seconds, 10, 'it gave nothing')
-  lie = 'none'
-  await network.run(LIFE_APART_MS * (1 + LIFE_JITTER) + 300_000)
-  t.equal(network.life.seconds, 30)
-  await network.run(LIFE_COUNTS_MS - 1_200_000, [])
-  t.equal(network.life.seconds, 30, 'no relay is there')
-  await network.run(1_300_000, [])
-  t.equal(network.life.seconds, 10, 'for too long')
-  network.life.close()
-})
+t.test(
+  'what was measured counts as the shortest wait if the next measurement gives nothing, or there is none',
+  async (t) => {
+    let lie: Lie = 'none'
+    const network = new Network(40_000, () => lie)
+    await network.run(300_000)
+    t.equal(network.life.seconds, 30)
+    lie = 'deaf'
+    await network.run(LIFE_EVERY_MS * (1 + LIFE_JITTER) + 60_000)
+    t.equal(network.life.seconds, 10, 'it gave nothing')
+    lie = 'none'
+    await network.run(LIFE_APART_MS * (1 + LIFE_JITTER) + 300_000)
+    t.equal(network.life.seconds, 30)
+    await network.run(LIFE_COUNTS_MS - 1_200_000, [])
+    t.equal(network.life.seconds, 30, 'no relay is there')
+    await network.run(1_300_000, [])
+    t.equal(network.life.seconds, 10, 'for too long')
+    network.life.close()
+  },
+)
 
 t.test('a NAT that forgets soon is known beside relays that serve no measurement', async (t) => {
   const relays = [RELAY_TEXT, '203.0.113.11', '203.0.113.12']

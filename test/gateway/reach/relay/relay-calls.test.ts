@@ -104,7 +104,7 @@ t.test('many links ask a relay in turn, and all are bound soon', async (t) => {
     const [paris, others] = [stage.end('paris'), Array.from({ length: count }, (_, i) => stage.end(`site-${i}`))]
     let [isDue, isAlive, open, mostOpen] = [false, false, 0, 0]
     const outcomes = new Map<string, number>()
-    const openSocket = (_address: string, _port: number, { onMessage }: ProbeSocketEvents) => ({
+    const openSocket = (_address: string, _port: number, events: ProbeSocketEvents) => ({
       send: (bytes: Buffer, _to: string, port: number) => {
         open += 1
         mostOpen = Math.max(mostOpen, open)
@@ -114,7 +114,7 @@ t.test('many links ask a relay in turn, and all are bound soon', async (t) => {
           outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
           clock.setTimer(WAY_MS, () => {
             open -= 1
-            if (answer !== undefined) onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
+            if (answer !== undefined) events.onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
           })
         })
       },
