@@ -132,10 +132,10 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table)\.test/,
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites)\.test/,
-      /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover)\.test/,
+      /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],
     changed:
       /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|kubeapi\/remote|compose\/hub|test\/(lanes|failover))\//,

@@ -10,7 +10,7 @@ import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { membershipObject } from '../support/objects/cluster-objects.ts'
 import { exportObject } from '../support/objects/service-objects.ts'
-import { Calls, serve } from './support/calls.ts'
+import { Calls, serve } from '../netns/support/calls.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)
