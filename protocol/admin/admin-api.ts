@@ -347,7 +347,7 @@ export interface TransitPlan {
   /** Pairs of which no hub is a member that links with both. The first 1,000. */
   readonly unreachable: readonly (readonly [string, string])[]
   readonly unreachableCount: number
-  /** Hubs whose relays have too few ports. The first 20. Absent: from a broker of an earlier release. */
+  /** Hubs whose relays have too little room. The first 20. Absent: from a broker of an earlier release. */
   readonly crowded?: readonly CrowdedRelays[]
 }
 
