@@ -102,7 +102,7 @@ const KERNEL_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(gateway-lanes|kernel-conntrack)\.test/,
-      /\/(kernel-nexthop|kernel-sysctl)\.test/,
+      /\/(kernel-nexthop|kernel-sysctl|kernel-xfrm)\.test/,
       /\/(kernel-nft|kernel-wireguard)\.test/,
       /\/(kernel-route-table|kernel)\.test/,
     ],
@@ -133,7 +133,7 @@ const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
       /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table|gateway-link|overlay-probes)\.test/,
       /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],

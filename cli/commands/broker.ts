@@ -368,7 +368,9 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       const onRelayHere = (addresses: readonly string[]): void => {
         for (const one of addresses) context.output.remark(`relay on this port: --relay ${one}\n`)
         if (store !== undefined && relay.length === 0)
-          context.output.remark('members do not learn of it: give each broker of this store the relays of all by --relay\n')
+          context.output.remark(
+            'members do not learn of it: give each broker of this store the relays of all by --relay\n',
+          )
       }
       await serveBrokerProcess(
         {

@@ -33,7 +33,11 @@ t.test('all addresses of one /64 are one source, and another /64 is another', as
   fc.assert(
     fc.property(groups(4), groups(4), groups(4), fc.nat(3), (network, a, b, at) => {
       const other = network.map((one, i) => (i === at ? one ^ 1 : one))
-      const [x, y, z] = [[...network, ...a], [...network, ...b], [...other, ...a]].map(short) as [string, string, string]
+      const [x, y, z] = [
+        [...network, ...a],
+        [...network, ...b],
+        [...other, ...a],
+      ].map(short) as [string, string, string]
       // Addresses of IPv4 written as IPv6 are no such networks.
       fc.pre(isIPv6(x) && network.some((one) => one !== 0) && other.some((one) => one !== 0))
       return sourceKey(x) === sourceKey(y) && sourceKey(x) !== sourceKey(z) && sourceKey(x) === `${text(network)}::/64`

@@ -45,10 +45,7 @@ export interface DevicePlan extends CablePlan {
 export function planDevice(lane: CableDevice): DevicePlan {
   const { behindNat, natLifeSeconds } = lane
   const life = natLifeSeconds === undefined ? {} : { natLifeSeconds }
-  const peer = (
-    { identity, choice, isPublic }: CableLink,
-    allowedIps: readonly string[],
-  ): PeerConfig => ({
+  const peer = ({ identity, choice, isPublic }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
     publicKey: identity,
     ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
     allowedIps: choice.forgets === true ? [] : allowedIps,

@@ -339,8 +339,7 @@ class WebRelay {
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
       this.#failure = { reason: 'RelayUnreachable', why }
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
-      waitMs =
-        againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
+      waitMs = againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
       this.#connection = undefined
       // A relay with many gateways calls them back one by one.
       this.#lose(againMs === undefined ? LOST_MS : RESTARTED_MS)

@@ -108,13 +108,16 @@ t.test('flags and added relays are no more than members take', async (t) => {
   const admin = commands(harness)
   for (const name of ['a', 'b', 'c']) await admin.add({ address: `wss://${name}.example/` })
   t.match(await startReplica(harness, [ONE, OTHER]), [{ address: 'wss://c.example/', why: '4 others come first' }])
-  t.match((await admin.list()).map(({ address, notStated }) => [address, notStated]), [
-    [ONE, undefined],
-    [OTHER, undefined],
-    ['wss://a.example/', undefined],
-    ['wss://b.example/', undefined],
-    ['wss://c.example/', '4 others come first'],
-  ])
+  t.match(
+    (await admin.list()).map(({ address, notStated }) => [address, notStated]),
+    [
+      [ONE, undefined],
+      [OTHER, undefined],
+      ['wss://a.example/', undefined],
+      ['wss://b.example/', undefined],
+      ['wss://c.example/', '4 others come first'],
+    ],
+  )
   t.same(await startReplica(harness, [ONE]), [])
   await t.rejects(admin.add({ address: OTHER }), { field: 'address', message: /at most 4 relays/ })
 })
@@ -124,8 +127,7 @@ t.test('a relay on the port of the broker whose key has changed stops no start',
   const admin = commands(harness)
   const [before, after] = ['a', 'b'].map((pin) => `${ONE}#${pin.repeat(64)}`) as [string, string]
   await admin.add({ address: before })
-  for (const when of ['once', 'again'])
-    t.match(await startReplica(harness, [after], true), [{ address: before }], when)
+  for (const when of ['once', 'again']) t.match(await startReplica(harness, [after], true), [{ address: before }], when)
   t.match(await admin.list(), [
     { address: after, isFlagged: true, flag: '--relay-here' },
     { address: before, isFlagged: false, notStated: `${after} has the same name` },
