@@ -17,15 +17,21 @@ export function temporaryPath(path: string): string {
 }
 
 /**
- * Writes a temporary file beside `path` and syncs it to disk. Returns its path, which the caller has to move or remove.
+ * Writes a temporary file beside `path` and, unless `sync` is false, syncs it to disk. Returns its path, which the
+ * caller has to move or remove.
  */
-export async function writeTemporary(path: string, data: string | Uint8Array, mode: number): Promise<string> {
+export async function writeTemporary(
+  path: string,
+  data: string | Uint8Array,
+  mode: number,
+  sync = true,
+): Promise<string> {
   const temporary = temporaryPath(path)
   const file = await open(temporary, 'wx', mode)
   try {
     try {
       await file.writeFile(data)
-      await file.sync()
+      if (sync) await file.sync()
     } finally {
       await file.close()
     }

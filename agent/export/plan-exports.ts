@@ -436,10 +436,8 @@ function endpointRecord({ metadata, spec }: Endpoint): MemberRecord {
 function groupOwnSlices(slices: readonly EndpointSlice[]): Map<ServiceKey, EndpointSlice[]> {
   const groups = new Map<ServiceKey, EndpointSlice[]>()
   for (const slice of slices) {
-    const service = slice.metadata.labels?.[LABEL_K8S_SERVICE_NAME]
-    if (service === undefined || slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined) continue
-    if (slice.metadata.deletionTimestamp !== undefined) continue
-    const key = serviceKey(slice.metadata.namespace ?? '', service)
+    const key = remembered(serviceKeys, slice, ownServiceOf)
+    if (key === undefined) continue
     const group = groups.get(key)
     if (group === undefined) groups.set(key, [slice])
     else group.push(slice)
@@ -447,13 +445,38 @@ function groupOwnSlices(slices: readonly EndpointSlice[]): Map<ServiceKey, Endpo
   return groups
 }
 
-function keyOf(object: { readonly metadata: { readonly namespace?: string; readonly name: string } }): ServiceKey {
-  return serviceKey(object.metadata.namespace ?? '', object.metadata.name)
+function ownServiceOf({ metadata }: EndpointSlice): ServiceKey | undefined {
+  const service = metadata.labels?.[LABEL_K8S_SERVICE_NAME]
+  const isOwn = metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined && metadata.deletionTimestamp === undefined
+  return service === undefined || !isOwn ? undefined : serviceKey(metadata.namespace ?? '', service)
 }
 
-function sortedByKey<T extends Parameters<typeof keyOf>[0]>(objects: readonly T[]): T[] {
-  const keyed = objects.map((object) => ({ key: keyOf(object), object }))
-  return keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)).map(({ object }) => object)
+interface Named {
+  readonly metadata: { readonly namespace?: string; readonly name: string }
+}
+
+// Every round needs the keys of all objects, and few of them change from one round to the next.
+const objectKeys = new WeakMap<object, ServiceKey>()
+const serviceKeys = new WeakMap<object, ServiceKey | undefined>()
+
+function remembered<T extends object, V>(known: WeakMap<object, V>, object: T, compute: (object: T) => V): V {
+  const found = known.get(object)
+  if (found !== undefined || known.has(object)) return found as V
+  const value = compute(object)
+  known.set(object, value)
+  return value
+}
+
+function keyOf(object: Named): ServiceKey {
+  return remembered(objectKeys, object, ({ metadata }) => serviceKey(metadata.namespace ?? '', metadata.name))
+}
+
+/** Caches list their objects sorted, so there is seldom anything to sort. */
+function sortedByKey<T extends Named>(objects: readonly T[]): readonly T[] {
+  const keys = objects.map(keyOf)
+  if (keys.every((key, i) => i === 0 || (keys[i - 1] ?? '') <= key)) return objects
+  const compare = (a: T, b: T): number => (keyOf(a) < keyOf(b) ? -1 : keyOf(a) > keyOf(b) ? 1 : 0)
+  return [...objects].sort(compare)
 }
 
 function keyTextOf(record: MemberRecord): string {

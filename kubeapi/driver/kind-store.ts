@@ -19,6 +19,8 @@ export class LiveCache<T> implements ObjectCache<T> {
   #isUnserved = false
   /** Cached between changes: list() is called far more often than objects change. */
   #list: readonly T[] | undefined
+  /** The sorted keys, kept since the first list(): most changes leave them as they are. */
+  #order: ObjectKey[] | undefined
 
   get synced(): boolean {
     return this.#synced
@@ -30,7 +32,10 @@ export class LiveCache<T> implements ObjectCache<T> {
 
   /** Sorted by namespace and name, so that plans made from it are stable. */
   list(): readonly T[] {
-    this.#list ??= Object.freeze([...this.#objects].sort(byKey).map(([, object]) => object))
+    if (this.#list === undefined) {
+      this.#order ??= [...this.#objects.keys()].sort()
+      this.#list = Object.freeze(this.#order.map((key) => this.#objects.get(key) as T))
+    }
     return this.#list
   }
 
@@ -70,9 +75,11 @@ export class LiveCache<T> implements ObjectCache<T> {
     this.#list = undefined
     if (object === undefined) {
       this.#objects.delete(key)
+      this.#order?.splice(placeOf(this.#order, key), 1)
       this.#report({ type: 'removed', object: previous as T })
     } else {
       this.#objects.set(key, object)
+      if (previous === undefined) this.#order?.splice(placeOf(this.#order, key), 0, key)
       this.#report({ type: 'set', object, previous })
     }
   }
@@ -104,8 +111,15 @@ export class LiveCache<T> implements ObjectCache<T> {
   }
 }
 
-function byKey(a: readonly [string, unknown], b: readonly [string, unknown]): number {
-  return a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0
+/** Returns the index of the first key that is not smaller. */
+function placeOf(sorted: readonly ObjectKey[], key: ObjectKey): number {
+  let [low, high] = [0, sorted.length]
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if ((sorted[middle] ?? '') < key) low = middle + 1
+    else high = middle
+  }
+  return low
 }
 
 export interface StoredStatus {

@@ -1,5 +1,6 @@
 /** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { TEMPORARY_NAME, putInPlace, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
@@ -24,6 +25,58 @@ export async function writeFileAtomic(path: string, text: string, mode = 0o644):
 /** Like writeFileAtomic(), but writes to a temporary file. Returns its path, which the caller has to move or remove. */
 export function writeAside(path: string, text: string, mode = 0o644): Promise<string> {
   return inFolder(path, () => writeTemporary(path, text, mode))
+}
+
+/** Like writeFileAtomic(), but does not wait for the disk (see LaterSyncs). */
+export async function writeFileUnsynced(path: string, text: string): Promise<void> {
+  await putInPlace(await inFolder(path, () => writeTemporary(path, text, 0o644, false)), path)
+}
+
+/**
+ * Syncs files to disk after writeFileUnsynced(), one at a time. A crash of the machine before that may leave a file empty
+ * or old.
+ */
+export class LaterSyncs {
+  readonly #onError: (path: string, error: unknown) => void
+  readonly #paths = new Set<string>()
+  #running: Promise<void> | undefined
+
+  constructor(onError: (path: string, error: unknown) => void) {
+    this.#onError = onError
+  }
+
+  add(path: string): void {
+    this.#paths.add(path)
+    this.#running ??= this.#run()
+  }
+
+  /** Waits until the disk has all files. */
+  async settled(): Promise<void> {
+    await this.#running
+  }
+
+  async #run(): Promise<void> {
+    for (const path of this.#paths) {
+      // A file that is written again during its sync is synced again.
+      this.#paths.delete(path)
+      await syncFile(path).catch((error: unknown) => this.#onError(path, error))
+    }
+    this.#running = undefined
+  }
+}
+
+/** Does nothing if the file was removed meanwhile. */
+async function syncFile(path: string): Promise<void> {
+  try {
+    const file = await open(path, 'r')
+    try {
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    if (!isMissing(error)) throw error
+  }
 }
 
 async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {

@@ -71,6 +71,8 @@ export interface FileApiInit {
 
 const DEFAULT_RESCAN_MS = 30_000
 const ROOT_CHECK_MS = 3000
+/** How long other processes than the one that acts on the objects leave it to that one to store good versions. */
+const STORES_AFTER_MS = 1000
 /** More parallel writes would only queue in the kernel. */
 const MAX_WRITES = 16
 
@@ -116,6 +118,7 @@ export class FileApi implements ClusterApi {
         folder: init.objects,
         state: join(init.state, 'files'),
         exclude: resolve(init.state),
+        storesAfterMs: (init.notesAfterMs ?? 0) > 0 ? STORES_AFTER_MS : 0,
       },
     )
   }

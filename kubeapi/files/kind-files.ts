@@ -49,7 +49,10 @@ export class KindFiles {
     this.#deps = deps
     this.#notesAfterMs = init.notesAfterMs
     this.#once = init.once
-    this.folder = new StateFolder({ onCorrupt: (path, reason) => this.#onCorrupt(path, reason) }, init)
+    this.folder = new StateFolder(
+      { onCorrupt: (path, reason) => this.#onCorrupt(path, reason), onSyncError: deps.onStateError },
+      init,
+    )
     this.#watcher = new TreeWatcher(
       { onFile: (path, event) => this.#onFile(path, event), onError: deps.onStateError },
       { root: init.path, skip: (name) => name.startsWith('.') },
@@ -85,11 +88,12 @@ export class KindFiles {
     return this.#watcher.rooted
   }
 
-  /** Stops the watches and waits for pending notes. */
+  /** Stops the watches and waits for pending notes, and for the disk. */
   async close(): Promise<void> {
     this.#closed = true
     this.#watcher.close()
     await Promise.all(this.#writes)
+    await this.folder.settled()
   }
 
   /** Sets the user's object as in the YAML; undefined if it is gone. */

@@ -11,7 +11,7 @@ import { SPEC_SHAPES, STATUS_SHAPES, complaintOf } from '../../model/schemas/sch
 import { messageOf } from '../../runtime/runtime.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
-import { createFileOnce, errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
+import { createFileOnce, LaterSyncs, errorCode, isMissing, writeFileUnsynced } from './atomic-write.ts'
 import { stampOf } from './user/user-file.ts'
 
 // Validates the fields of state files that the components use. Sealane wrote them, but a disk error or a manual edit
@@ -59,19 +59,24 @@ interface StateParts {
 
 const SUFFIX: Readonly<Record<StatePart, string>> = { object: '', status: '@status', user: '@user' }
 
+export interface StateFolderDeps {
+  /** Called with each unusable file, which then counts as absent. */
+  readonly onCorrupt: (path: string, reason: string) => void
+  /** Called if the disk did not take a file that is written. */
+  readonly onSyncError: (path: string, error: unknown) => void
+}
+
 export class StateFolder {
   readonly path: string
   readonly #kind: Kind
-  readonly #onCorrupt: (path: string, reason: string) => void
+  readonly #onCorrupt: StateFolderDeps['onCorrupt']
+  readonly #syncs: LaterSyncs
 
-  /** Calls `onCorrupt` with each unusable file, which then counts as absent. */
-  constructor(
-    deps: { readonly onCorrupt: (path: string, reason: string) => void },
-    init: { readonly path: string; readonly kind: Kind },
-  ) {
+  constructor(deps: StateFolderDeps, init: { readonly path: string; readonly kind: Kind }) {
     this.path = init.path
     this.#kind = init.kind
     this.#onCorrupt = deps.onCorrupt
+    this.#syncs = new LaterSyncs(deps.onSyncError)
   }
 
   pathOf(key: ObjectKey, part: StatePart): string {
@@ -108,14 +113,23 @@ export class StateFolder {
     return undefined
   }
 
-  /** Throws ClusterApiError Unavailable with the path. */
+  /**
+   * All processes see the value at once. The disk has it some milliseconds later, and no caller waits for that, because
+   * damaged files are written again. Throws ClusterApiError Unavailable with the path.
+   */
   async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
     const path = this.pathOf(key, part)
     try {
-      await writeFileAtomic(path, `${JSON.stringify(value, undefined, 1)}\n`)
+      await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`)
     } catch (error) {
       throw unavailable('write', path, error)
     }
+    this.#syncs.add(path)
+  }
+
+  /** Waits until the disk has all files that were written. */
+  async settled(): Promise<void> {
+    await this.#syncs.settled()
   }
 
   /**

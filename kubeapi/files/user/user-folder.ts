@@ -32,6 +32,11 @@ export interface UserFolderInit {
   readonly state: string
   /** Absolute path that is not read even if it lies inside the folder: the state folder. */
   readonly exclude: string
+  /**
+   * How many milliseconds this process leaves it to others to store a good version. Several processes that write the same
+   * file wait for each other at the disk. Absent: 0.
+   */
+  readonly storesAfterMs?: number
 }
 
 /** Milliseconds without another event before a file that was written in place is read. */
@@ -69,6 +74,7 @@ export class UserFolder {
   /** The next pause for files that a process is writing. */
   readonly #writerMs = new Map<string, number>()
   #loading = true
+  #isClosed = false
   #duplicates = ''
   #cancelDuplicates: (() => void) | undefined
 
@@ -87,6 +93,17 @@ export class UserFolder {
 
   get claims(): FileOwners {
     return this.#owners
+  }
+
+  #store(good: GoodFile): void {
+    const { storesAfterMs = 0 } = this.#init
+    if (storesAfterMs === 0) {
+      this.#lastGood.write(good)
+      return
+    }
+    this.#deps.clock.setTimer(storesAfterMs, () => {
+      if (!this.#isClosed && this.#hashes.get(good.file) === good.sha256) this.#lastGood.write(good)
+    })
   }
 
   /** First read. Blocks while it parses, and does not call onUpdate. */
@@ -112,6 +129,7 @@ export class UserFolder {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true
     this.#watcher.close()
     this.#cancelDuplicates?.()
     for (const { cancel } of this.#waiting.values()) cancel()
@@ -235,7 +253,7 @@ export class UserFolder {
   #accept(good: GoodFile): void {
     this.#deps.onProblems(good.file, [])
     this.#set(good.file, good)
-    this.#lastGood.write(good)
+    this.#store(good)
   }
 
   /** Keeps the last good state of an invalid file. */

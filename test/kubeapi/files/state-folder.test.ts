@@ -5,6 +5,7 @@ import {
   existsSync,
   mkdirSync,
   utimesSync,
+  readFileSync,
   readdirSync,
   renameSync,
   symlinkSync,
@@ -14,6 +15,7 @@ import {
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import type { Kind } from '../../../model/objects.ts'
+import { LaterSyncs, errorCode, writeFileUnsynced } from '../../../kubeapi/files/atomic-write.ts'
 import { serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { processorMs } from '../../support/growth.ts'
@@ -80,6 +82,38 @@ t.test('processes leave new and changed objects of the user to one of them, whic
   )
   await eventually(() => caches.every((one) => one.get('first', 'shop')?.metadata.generation === 2))
   t.equal(caches[0]?.get('first', 'shop')?.spec?.ports?.[0]?.port, 81)
+})
+
+t.test('one process stores good versions of files, and the others soon after if it does not', async (t) => {
+  const stored = (site: FileSite): number =>
+    existsSync(join(site.state, 'files')) ? readdirSync(join(site.state, 'files')).length : 0
+  const site = new FileSite(t)
+  const others = [1, 2, 3].map(() => site.open({ notesAfterMs: 60_000 }))
+  for (const api of others) await synced(api, 'Service')
+  site.write('web.yaml', serviceYaml('web'))
+  await wait(50)
+  t.equal(stored(site), 0, 'the others leave it to the agent')
+  await synced(site.open(), 'Service')
+  await eventually(() => stored(site) === 1, { say: 'the agent stores it at once' })
+  const alone = new FileSite(t)
+  await synced(alone.open({ notesAfterMs: 60_000 }), 'Service')
+  alone.write('web.yaml', serviceYaml('web'))
+  await eventually(() => stored(alone) === 1, { say: 'without an agent one of the others stores it' })
+})
+
+t.test('files reach the disk after they are shown, and a process that ends waits for it', async (t) => {
+  const errors: string[] = []
+  const syncs = new LaterSyncs((path, error) => errors.push(`${path}: ${errorCode(error) ?? ''}`))
+  const folder = t.testdir({})
+  await writeFileUnsynced(join(folder, 'new/one.json'), '1')
+  await writeFileUnsynced(join(folder, 'new/one.json'), '2')
+  for (const name of ['new/one.json', 'new/one.json', 'removed.json', `${'x'.repeat(300)}.json`]) {
+    syncs.add(join(folder, name))
+  }
+  await syncs.settled()
+  t.same(errors, [`${join(folder, `${'x'.repeat(300)}.json`)}: ENAMETOOLONG`], 'a removed file is no error')
+  t.same(readdirSync(join(folder, 'new')), ['one.json'], 'no temporary file is left')
+  t.equal(readFileSync(join(folder, 'new/one.json'), 'utf8'), '2')
 })
 
 t.test('a process shows objects that no other one notes', async (t) => {
