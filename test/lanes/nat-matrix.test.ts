@@ -209,7 +209,7 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
     }
     try {
       await eventually(() => unbound().length === 0 && ALL.every(knowsNat), {
-        deadlineMs: 60_000,
+        deadlineMs: 120_000,
         say: 'all ends are bound, at both relays',
       })
     } catch (error) {

@@ -40,6 +40,8 @@ inPrivateNetns(t, import.meta.url, () => {
         await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
         const calls = callersOf(VIP, client)
         await settled(site, /no-backends: 245.0.0.7/)
+        // By its packets the bridge learns at which port the pod is.
+        t.strictSame(await calls.fromPod('tcp', 1), ['ECONNREFUSED'])
         await toItself(t, site, calls)
         await keepsToItsPlace(t, site, calls)
         await leavesOut(t, site, { calls, client, far })
