@@ -138,7 +138,13 @@ const LANES_TURNS: readonly Turns[] = [
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],
     changed:
-      /^(gateway|routeagent|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|kubeapi\/remote|compose\/hub|test\/(lanes|failover))\//,
+      /^(gateway|routeagent|relay|kernel|explain|reconcile|runtime|model\/lanes|cli\/status|kubeapi\/remote|compose\/hub|test\/(lanes|failover))\//,
+  },
+  // Both run where what they show has changed, because the netns tier, which always runs, has little of it.
+  {
+    shares: [/\/(nat-matrix|routeagent-shares)\.test/, /\/(rebinding-sites|routeagent-endpoints)\.test/],
+    changed:
+      /^(gateway|routeagent|relay|kernel|reconcile|runtime|model\/(lanes|services)|test\/(lanes|(gateway|routeagent)\/support))\//,
   },
 ]
 

@@ -18,11 +18,20 @@ export interface ReachEndProgramInit {
   readonly clusterset: string
   readonly privateKey: string
   readonly identity: string
+  /** The number of this gateway in its cluster. */
+  readonly lane: number
   readonly relays: readonly { readonly identity: string; readonly address: string }[]
   /** Far ends, with where they say that they can be called. */
-  readonly far: readonly { readonly name: string; readonly identity: string; readonly places: readonly string[] }[]
+  readonly far: readonly FarEnd[]
   /** encodeRelayNotice(): relays on port 443. */
   readonly notice: string
+}
+
+interface FarEnd {
+  readonly name: string
+  readonly identity: string
+  readonly lane: number
+  readonly places: readonly string[]
 }
 
 /** What an end knows of its link to a far end. */
@@ -54,7 +63,7 @@ const calls = new RelayCalls({
 })
 const wants = init.far.flatMap((far) =>
   init.relays.map((relay, i) => ({
-    ...{ key: far.name, remoteLane: 0, identity: far.identity },
+    ...{ key: far.name, remoteLane: far.lane, identity: far.identity },
     relay: {
       ...{ cluster: `relay${i}`, endpoint: `relay${i}`, identity: relay.identity },
       address: parseAddress(relay.address),
@@ -62,12 +71,10 @@ const wants = init.far.flatMap((far) =>
   })),
 )
 const places = new Map(init.far.map((far) => [far.name, far.places.map((text) => parseAddressPort(text))]))
+/** As a gateway has a device for each number of far gateways. */
+const ports = new Map(init.far.map(({ lane }) => [lane, 4500 + lane]))
 const own = { clusterset, identity, agree: agreementOf(init.privateKey) }
-await calls.apply(
-  wants,
-  { own, ports: new Map([[0, 4500]]), places, mayProbe: () => true },
-  AbortSignal.timeout(60_000),
-)
+await calls.apply(wants, { own, ports, places, mayProbe: () => true }, AbortSignal.timeout(60_000))
 
 const web = new WebRelays({
   clock,
@@ -82,17 +89,17 @@ let uses: ReadonlyMap<string, WebUse> = new Map()
 
 function callWebRelays(): void {
   const [relayed, punched, webbed] = [calls.places(), calls.punched(), web.places()]
-  const links = init.far.map(({ name, identity }): WebLink => {
+  const links = init.far.map(({ name, identity, lane }): WebLink => {
     const isWeb = !relayed.has(name) && !punched.has(name) && webbed.has(name)
     const isUp = isWeb || relayed.has(name) || punched.has(name)
     return {
-      ...{ key: name, remoteLane: 0, identity, state: isUp ? 'up' : 'connecting' },
+      ...{ key: name, remoteLane: lane, identity, state: isUp ? 'up' : 'connecting' },
       ...(isWeb ? { at: LOOPBACK } : {}),
     }
   })
   const nowMs = clock.monotonic()
   uses = planWebUse(links, uses, nowMs)
-  web.apply({ links: webWants(links, uses, nowMs), own, notice: init.notice, ports: new Map([[0, 4500]]) })
+  web.apply({ links: webWants(links, uses, nowMs), own, notice: init.notice, ports })
 }
 
 function look(): ReachEndLine {

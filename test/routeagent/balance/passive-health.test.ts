@@ -1,4 +1,4 @@
-/** Endpoints that refuse or do not answer. All drivers are fakes; test/netns/routeagent-datapath.test.ts has the packets. */
+/** Endpoints that refuse or do not answer. All drivers are fakes; test/lanes/routeagent-endpoints.test.ts has the packets. */
 import { equal, ok } from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'

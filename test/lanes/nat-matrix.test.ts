@@ -7,6 +7,8 @@
  *   end ─ box ────────────────────────┼── internet ──┼─ relay 203.0.114.9
  *   end ─ home box ─┬─ carrier's box ─┘              └─ relay on port 443, proxy 203.0.115.9
  *   end ─ home box ─┘
+ *
+ * Two sites have two gateways each. Some ends also have IPv6, without a box.
  */
 import type { ChildProcess } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -25,16 +27,16 @@ import { equalsDocument } from '../support/golden.ts'
 import { type Netns, netnsMissing, withNetns } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import {
-  type BoxKind,
   ENDS,
   type NatEnd,
   PROXY_PORT,
+  SITES,
   WEB_ADDRESS,
-  boxRules,
   expectedRung,
   natDocument,
   passesUdp,
 } from './support/nat-boxes.ts'
+import { Wires } from './support/nat-wires.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(240_000 * SLOWNESS)
@@ -43,113 +45,18 @@ const CLUSTERSET = 'alps'
 const RELAYS = ['203.0.113.9', '203.0.114.9']
 const SUPPORT = join(import.meta.dirname, '..', 'gateway', 'support')
 const SEALANE = join(import.meta.dirname, '../../bin/sealane')
-const PROXY = join(import.meta.dirname, '../lanes/support/connect-proxy-program.ts')
+const PROXY = join(import.meta.dirname, 'support/connect-proxy-program.ts')
 const LOGIN = 'ana:secret'
+const ALL = [...ENDS, ...SITES.flat()]
+/** Counts what no link should send: packets over IPv6. */
+const COUNT_IPV6 = `table ip6 count {
+  counter outside { }
+  chain pass { type filter hook forward priority filter; meta l4proto udp counter name outside; }
+}`
 /** A relay has ports for fewer pairs than these ends ask for. */
 const PORTS = { first: RELAY_PORT + 1, last: RELAY_PORT + 600 }
 const REBOUND_PORT = 42_000
 const SETTLED_MS = 10_000
-
-/** Runs the lines as one batch: each program that starts takes time. */
-const ip = (ns: Netns, ...lines: readonly string[]): Promise<string> =>
-  ns.exec('ip', ['-batch', '-'], { input: `${lines.join('\n')}\n` })
-
-interface CableEnd {
-  readonly ns: Netns
-  readonly name: string
-  /** In a /24. Absent: it has none. */
-  readonly address?: string
-  /** Further lines for ip. Absent: none. */
-  readonly more?: readonly string[]
-}
-
-/** A cable between two namespaces. */
-async function wire(one: CableEnd, other: CableEnd): Promise<void> {
-  const lines = ({ name, address, more = [] }: CableEnd): readonly string[] => [
-    ...(address === undefined ? [] : [`address add ${address}/24 dev ${name}`]),
-    `link set ${name} up`,
-    ...more,
-  ]
-  await ip(one.ns, `link add ${one.name} type veth peer name ${other.name} netns ${other.ns.name}`)
-  // A route needs the address of its own side alone.
-  await Promise.all([one, other].map((end) => ip(end.ns, ...lines(end))))
-}
-
-const routerOf = (address: string): string => address.replace(/\d+$/, '254')
-const defaultRoute = (address: string): string => `route add default via ${routerOf(address)}`
-
-class Wires {
-  readonly internet: Netns
-  readonly #make: () => Promise<Netns>
-  /** By their addresses outside. */
-  readonly #boxes = new Map<string, Promise<Netns>>()
-  #count = 0
-
-  constructor(internet: Netns, make: () => Promise<Netns>) {
-    this.internet = internet
-    this.#make = make
-  }
-
-  /** A machine with this address on a cable of its own to the internet. */
-  async outside(address: string, ns?: Netns): Promise<Netns> {
-    const made = ns ?? (await this.#make())
-    await wire(
-      { ns: made, name: 'wan', address, more: [defaultRoute(address)] },
-      { ns: this.internet, name: `i${this.#count++}`, address: routerOf(address) },
-    )
-    return made
-  }
-
-  /** The end behind its boxes. */
-  async end({ boxes, address }: NatEnd): Promise<Netns> {
-    const end = await this.#make()
-    const [first, ...rest] = boxes
-    if (first === undefined) return this.outside(address, end)
-    await this.#inside(end, address, await this.#box(first, rest))
-    return end
-  }
-
-  /** The box forgets its mappings, and makes others. */
-  async rebind(box: BoxKind): Promise<void> {
-    const ns = await this.#boxes.get(box.address)
-    if (ns === undefined || box.forgets !== true) throw new Error(`${box.address} cannot be rebound`)
-    await ns.exec('nft', ['-f', '-'], { input: `delete table ip box\n${boxRules(box, REBOUND_PORT)}` })
-    const at = `${box.address}/24 dev wan`
-    await ip(ns, `address del ${at}`, `address add ${at}`, defaultRoute(box.address))
-  }
-
-  /** A cable to the bridge of a box. */
-  #inside(ns: Netns, address: string, box: Netns): Promise<void> {
-    const port = `p${this.#count++}`
-    return wire(
-      { ns, name: 'wan', address, more: [defaultRoute(address)] },
-      { ns: box, name: port, more: [`link set ${port} master lan`] },
-    )
-  }
-
-  #box(box: BoxKind, rest: readonly BoxKind[]): Promise<Netns> {
-    const made = this.#boxes.get(box.address) ?? this.#newBox(box, rest)
-    this.#boxes.set(box.address, made)
-    return made
-  }
-
-  async #newBox(box: BoxKind, rest: readonly BoxKind[]): Promise<Netns> {
-    const ns = await this.#make()
-    const routers = new Set(box.inside.map(routerOf))
-    await ip(
-      ns,
-      'link add lan type bridge',
-      ...[...routers].map((address) => `address add ${address}/24 dev lan`),
-      'link set lan up',
-    )
-    await ns.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
-    await ns.exec('nft', ['-f', '-'], { input: boxRules(box) })
-    const [next, ...others] = rest
-    if (next === undefined) await this.outside(box.address, ns)
-    else await this.#inside(ns, box.address, await this.#box(next, others))
-    return ns
-  }
-}
 
 interface StartInit {
   readonly onLine: (line: string) => void
@@ -188,6 +95,23 @@ async function startWebRelay(ns: Netns, folder: string, certificate: Uint8Array,
   return `wss://${WEB_ADDRESS}/#${pin() ?? ''}`
 }
 
+const siteOf = (end: Pick<NatEnd, 'name'>): number =>
+  SITES.findIndex((site) => site.some(({ name }) => name === end.name))
+
+/** The gateways of a site are those of one member. */
+function memberOf(end: Pick<NatEnd, 'name'>): string {
+  const site = siteOf(end)
+  return site < 0 ? end.name : `site ${site}`
+}
+
+function areLinked(one: Pick<NatEnd, 'name'>, other: Pick<NatEnd, 'name'>): boolean {
+  const [a, b] = [siteOf(one), siteOf(other)]
+  return a < 0 || b < 0 ? a === b && one.name !== other.name : a !== b
+}
+
+/** Where the end would be called without NAT. */
+const ownPlace = ({ address }: NatEnd, { lane = 0 }: NatEnd): string => `${address}:${4500 + lane}`
+
 /** Calls the story with a maker of namespaces, and removes all of them after it. */
 async function withMany(count: number, story: (make: () => Promise<Netns>) => Promise<void>): Promise<void> {
   const made: Netns[] = []
@@ -205,14 +129,15 @@ async function withMany(count: number, story: (make: () => Promise<Netns>) => Pr
 }
 
 t.test('the rung of each pair of NATs', { skip }, async (t) => {
-  const boxes = new Set(ENDS.flatMap((end) => end.boxes.map(({ address }) => address)))
+  const boxes = new Set(ALL.flatMap((end) => end.boxes.map(({ address }) => address)))
   const folder = temporaryFolder(t)
   const ca = await authority(CLUSTERSET)
-  await withMany(2 + RELAYS.length + ENDS.length + boxes.size, async (make) => {
+  await withMany(2 + RELAYS.length + ALL.length + boxes.size, async (make) => {
     const internet = await make()
-    await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
+    await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1', 'net.ipv6.conf.all.forwarding=1'])
+    await internet.exec('nft', ['-f', '-'], { input: COUNT_IPV6 })
     const wires = new Wires(internet, make)
-    const ends = ENDS.map((end) => ({ ...end, keys: generateWireguardKey() }))
+    const ends = ALL.map((end) => ({ ...end, keys: generateWireguardKey() }))
     const relays = RELAYS.map((address) => ({ address, keys: generateWireguardKey() }))
     const said: string[] = []
     // Programs start while the others are wired.
@@ -223,7 +148,7 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
         ...{ clusterset: CLUSTERSET, privateKey: keys.privateKey, identity: keys.publicKey, address },
         ...{ controlPort: RELAY_PORT, ports: PORTS },
         ...{ bytesPerSecond: 125_000_000, memberBytesPerSecond: 250_000_000 },
-        ends: ends.map((end) => ({ member: end.name, identity: end.keys.publicKey })),
+        ends: ends.map((end) => ({ member: memberOf(end), identity: end.keys.publicKey })),
       }
       start(ns, 'relay-program.ts', init, {
         onLine: (line) => {
@@ -254,10 +179,12 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
     for (const [i, end] of ends.entries()) {
       const init: ReachEndProgramInit = {
         ...{ clusterset: CLUSTERSET, privateKey: end.keys.privateKey, identity: end.keys.publicKey },
+        lane: end.lane ?? 0,
         relays: relays.map(({ address, keys }) => ({ identity: keys.publicKey, address })),
-        far: ends.flatMap((far) =>
-          far === end ? [] : [{ name: far.name, identity: far.keys.publicKey, places: [`${far.address}:4500`] }],
-        ),
+        far: ends.flatMap((far) => {
+          const { name, keys, lane = 0 } = far
+          return areLinked(end, far) ? [{ name, identity: keys.publicKey, lane, places: [ownPlace(far, end)] }] : []
+        }),
         notice: encodeRelayNotice({ addresses: [webRelay], ticket: tickets[i] ?? '' }),
       }
       const isProxied = end.boxes.some(({ only }) => only === 'proxy')
@@ -270,7 +197,7 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
         },
       })
     }
-    const pairs = ENDS.flatMap((a, i) => ENDS.slice(i + 1).map((b) => ({ a, b })))
+    const pairs = ALL.flatMap((a, i) => ALL.slice(i + 1).flatMap((b) => (areLinked(a, b) ? [{ a, b }] : [])))
     const link = (from: NatEnd, to: NatEnd) => known.get(from.name)?.links[to.name]
     const isBound = (from: NatEnd, to: NatEnd): boolean => {
       const { relays = 0, web = 0 } = link(from, to) ?? {}
@@ -281,8 +208,8 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
       return !passesUdp(end) || (known.get(end.name)?.mapping ?? 'unknown') !== 'unknown'
     }
     try {
-      await eventually(() => unbound().length === 0 && ENDS.every(knowsNat), {
-        deadlineMs: 60_000,
+      await eventually(() => unbound().length === 0 && ALL.every(knowsNat), {
+        deadlineMs: 120_000,
         say: 'all ends are bound, at both relays',
       })
     } catch (error) {
@@ -298,10 +225,10 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
     t.comment(`all ends are bound after ${Math.round(boundAt - startedAt)} ms`)
     const rung = (a: NatEnd, b: NatEnd): string => {
       const found = [
-        { place: link(a, b)?.place, own: b.address },
-        { place: link(b, a)?.place, own: a.address },
+        { place: link(a, b)?.place, own: ownPlace(b, a) },
+        { place: link(b, a)?.place, own: ownPlace(a, b) },
       ].filter(({ place }) => place !== undefined)
-      if (found.length > 0) return found.some(({ place, own }) => place === `${own}:4500`) ? 'direct' : 'punched'
+      if (found.length > 0) return found.some(({ place, own }) => place === own) ? 'direct' : 'punched'
       const both = [link(a, b), link(b, a)]
       if (both.every((one) => one?.relays === 0 && one.web > 0)) return 'tcp-443'
       return both.some((one) => one?.why === 'searching') ? 'searching' : 'relayed'
@@ -317,7 +244,12 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
     }
     t.comment(`all pairs are settled ${Math.round(performance.now() - boundAt)} ms later`)
     for (const { a, b } of pairs) t.equal(rung(a, b), expectedRung(a, b), `${a.name} and ${b.name}`)
-    for (const end of ENDS) t.equal(known.get(end.name)?.mapping, end.mapping, `the NAT of ${end.name}`)
+    for (const end of ALL) t.equal(known.get(end.name)?.mapping, end.mapping, `the NAT of ${end.name}`)
+    const [one, other] = ALL.flatMap(({ ipv6 }, i) => (ipv6 === undefined || ipv6 === 'none' ? [] : [{ ipv6, i }]))
+    if (one === undefined || other === undefined) throw new Error('two ends with IPv6')
+    await namespaces[one.i]!.exec('ping', ['-6', '-c', '1', '-W', '5', other.ipv6])
+    const counted = await internet.exec('nft', ['list', 'counter', 'ip6', 'count', 'outside'])
+    t.match(counted, /packets 0 /, 'two ends reach each other over IPv6, and no link does')
     for (const end of ENDS.filter(({ boxes }) => boxes.some(({ forgets }) => forgets))) {
       const [box] = end.boxes
       if (box === undefined) continue
@@ -326,7 +258,7 @@ t.test('the rung of each pair of NATs', { skip }, async (t) => {
         return text.split(`${box.address} . ${REBOUND_PORT} . `).length - 1
       }
       const far = ENDS.filter((one) => one !== end && passesUdp(one)).length
-      await wires.rebind(box)
+      await wires.rebind(box, REBOUND_PORT)
       const reboundAt = performance.now()
       await eventually(
         async () => {
