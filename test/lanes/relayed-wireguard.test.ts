@@ -54,7 +54,7 @@ const DATAGRAMS = `
     socket.send(Buffer.from(hex, 'hex'), Number(toPort), to)
   })`
 
-interface Place {
+interface NodeAtRelay {
   readonly ns: Netns
   readonly address: string
   readonly datagrams: ChildProcess
@@ -62,7 +62,7 @@ interface Place {
   onHeard: (bytes: Buffer, from: string) => void
 }
 
-interface End extends Place {
+interface End extends NodeAtRelay {
   readonly device: string
   readonly keys: ReturnType<typeof generateWireguardKey>
   readonly inside: string
@@ -90,7 +90,7 @@ const COUNTERS = `table ip seen {
   }
 }`
 
-async function place(t: Test, ns: Netns, number: number): Promise<Place> {
+async function nodeAt(t: Test, ns: Netns, number: number): Promise<NodeAtRelay> {
   const [device, address] = [`to-${number}`, `10.${number}.0.2`]
   ip(`link add ${device} type veth peer name wan netns ${ns.name}`)
   ip(`address add 10.${number}.0.1/24 dev ${device}`)
@@ -102,7 +102,7 @@ async function place(t: Test, ns: Netns, number: number): Promise<Place> {
   const words = ['netns', 'exec', ns.name, process.execPath, '-e', DATAGRAMS]
   const datagrams = spawn('ip', words, { stdio: ['pipe', 'pipe', 'inherit'] })
   t.teardown(() => datagrams.kill())
-  const made: Place = { ns, address, datagrams, heard: [], onHeard: () => undefined }
+  const made: NodeAtRelay = { ns, address, datagrams, heard: [], onHeard: () => undefined }
   createInterface(datagrams.stdout).on('line', (line) => {
     const [hex = '', from = ''] = line.split(' ')
     made.heard.push({ bytes: Buffer.from(hex, 'hex'), from })
@@ -114,10 +114,10 @@ async function place(t: Test, ns: Netns, number: number): Promise<Place> {
 async function end(t: Test, ns: Netns, number: number): Promise<End> {
   const device = `sl${number}${randomBytes(4).toString('hex')}`
   const more = { device, keys: generateWireguardKey(), inside: `246.0.0.${number}` }
-  return Object.assign(await place(t, ns, number), more)
+  return Object.assign(await nodeAt(t, ns, number), more)
 }
 
-function send({ datagrams }: Place, from: string, bytes: Buffer, to: string): void {
+function send({ datagrams }: NodeAtRelay, from: string, bytes: Buffer, to: string): void {
   datagrams.stdin?.write(`${from.replace(':', ' ')} ${bytes.toString('hex')} ${to.replace(':', ' ')}\n`)
 }
 
@@ -232,7 +232,7 @@ function counters(listing: string): Readonly<Record<string, number>> {
   return Object.fromEntries([...found].map(([, name = '', packets]) => [name, Number(packets)]))
 }
 
-async function seenBy({ ns }: Place): Promise<Readonly<Record<string, number>>> {
+async function seenBy({ ns }: NodeAtRelay): Promise<Readonly<Record<string, number>>> {
   return counters(await ns.exec('nft', ['list', 'counters', 'table', 'ip', 'seen']))
 }
 
@@ -243,7 +243,7 @@ function relayTable(): string {
 interface World {
   readonly left: End
   readonly right: End
-  readonly stranger: Place
+  readonly stranger: NodeAtRelay
 }
 
 /** A packet that has the form of WireGuard's, but was made by no device. */
@@ -404,7 +404,7 @@ inPrivateNetns(t, import.meta.url, () => {
           ip(`address add ${RELAY}/32 dev lo`)
           execFileSync('nft', ['-f', '-'], { input: WIRE })
           const ends = [await end(t, left, 1), await end(t, right, 2)] as const
-          await story(t, { left: ends[0], right: ends[1], stranger: await place(t, stranger, 3) })
+          await story(t, { left: ends[0], right: ends[1], stranger: await nodeAt(t, stranger, 3) })
         }),
       ),
     ),
