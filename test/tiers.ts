@@ -104,7 +104,7 @@ const KERNEL_TURNS: readonly Turns[] = [
       /\/(gateway-lanes|kernel-conntrack)\.test/,
       /\/(kernel-nexthop|kernel-sysctl|kernel-xfrm)\.test/,
       /\/(kernel-nft|kernel-wireguard)\.test/,
-      /\/(kernel-route-table|kernel)\.test/,
+      /\/(kernel-route-table|kernel|relay)\.test/,
     ],
     changed: /^(kernel|gateway|routeagent|test\/guest|test\/compliance)\//,
   },
@@ -134,7 +134,7 @@ const LANES_TURNS: readonly Turns[] = [
     shares: [
       /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life)\.test/,
       /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table|gateway-link|overlay-probes)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites|relayed-wireguard)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],
     changed:

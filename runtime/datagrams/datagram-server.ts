@@ -10,7 +10,7 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import type { SharedPort } from '../shared-port/shared-port.ts'
 import { createServer, createServerOverTls } from '../http/http.ts'
 import { listenAt } from '../runtime.ts'
-import { type Frame, MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
+import { type Frame, MAX_FRAME_BYTES, MAX_FRAME_PARTS, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
 
 /** A connection from the relay's side. */
 export interface PeerSocket {
@@ -26,7 +26,7 @@ export interface PeerSocket {
 }
 
 export interface PeerEvents {
-  /** Undefined: octets that are no frame. */
+  /** Undefined: octets that are no frame, or break the rules of WebSocket or the limits of this side. */
   readonly onFrame: (frame: Frame | undefined) => void
   /** A ping or a pong of WebSocket, which costs time too. */
   readonly onSign: () => void
@@ -97,6 +97,7 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: MAX_FRAME_BYTES,
+    maxFragments: MAX_FRAME_PARTS,
     perMessageDeflate: false,
     clientTracking: true,
     handleProtocols: (protocols) => (protocols.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
@@ -173,7 +174,10 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
     if (leftMs > 0) clock.setTimer(leftMs, release)
     else socket.resume()
   }
-  socket.on('error', () => socket.terminate())
+  socket.on('error', (error) => {
+    if ('code' in error && typeof error.code === 'string' && error.code.startsWith('WS_ERR_')) takeFrame(undefined)
+    socket.terminate()
+  })
   const events = onPeer({
     send: (frame, onSent) => {
       socket.send(Buffer.isBuffer(frame) ? frame : encodeFrame(frame), { binary: true, compress: false }, onSent)
@@ -192,14 +196,15 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
     events.onSign()
   })
   socket.on('ping', () => events.onSign())
-  socket.on('message', (data, isBinary) => {
-    // An error thrown in a listener would end the process, and with it the connections of all others.
+  // An error thrown in a listener would end the process, and with it the connections of all others.
+  const takeFrame = (bytes: Buffer | undefined): void => {
     try {
-      events.onFrame(isBinary ? decodeFrame(data as Buffer) : undefined)
+      events.onFrame(bytes && decodeFrame(bytes))
     } catch {
       socket.terminate()
     }
-  })
+  }
+  socket.on('message', (data, isBinary) => takeFrame(isBinary ? (data as Buffer) : undefined))
   socket.once('close', () => {
     cancel()
     events.onEnd()

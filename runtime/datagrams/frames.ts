@@ -24,6 +24,11 @@ const MAC_BYTES = 32
 export const END_BYTES = 8
 /** Largest frame. */
 export const MAX_FRAME_BYTES = 65_536
+/**
+ * Most parts of a frame. Neither side splits any, but a proxy between them may (RFC 6455 section 5.4), by 4 KiB or more.
+ * Only a whole frame is charged, so one of many empty parts would cost its sender next to nothing.
+ */
+export const MAX_FRAME_PARTS = 16
 /** Largest datagram: a packet of a cable on a network with jumbo frames. */
 export const MAX_DATAGRAM_BYTES = 9216
 export const MAX_TICKET_BYTES = 8192

@@ -17,6 +17,7 @@ import {
   FRAMES_VERSION,
   type Frame,
   MAX_FRAME_BYTES,
+  MAX_FRAME_PARTS,
   type Proof,
   type RelayRefusal,
   SUBPROTOCOL,
@@ -121,6 +122,7 @@ async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promi
   const socket = new WebSocket(bare, SUBPROTOCOL, {
     createConnection: () => stream,
     maxPayload: MAX_FRAME_BYTES,
+    maxFragments: MAX_FRAME_PARTS,
     perMessageDeflate: false,
     followRedirects: false,
     // Masks protect intermediaries that see plaintext (RFC 6455 section 10.3), and TLS shows them none. A mask of zeros

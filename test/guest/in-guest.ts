@@ -48,6 +48,8 @@ interface SuiteInit {
   readonly file?: string
   /** Whether the guest runs many processes. */
   readonly isLarge?: boolean
+  /** For how many seconds the guest may run. Default: GUEST_SECONDS. */
+  readonly seconds?: number
 }
 
 /** Makes a test: the file passes in a guest, and skips nothing. */
@@ -56,10 +58,13 @@ export function guestSuite(name: string, init: SuiteInit = {}): void {
   void t.test(`${name}, in a guest`, (t) => suite(t, { file: join('test', 'netns', `${name}.test.ts`), ...init }))
 }
 
-async function suite(t: Test, { file, isLarge }: SuiteInit & { readonly file: string }): Promise<void> {
+async function suite(t: Test, { file, isLarge, seconds }: SuiteInit & { readonly file: string }): Promise<void> {
   t.ok(existsSync(join(ROOT, file)), `${file} exists`)
   await prepareGuest()
-  const settings = isLarge === true ? await largeGuest() : {}
+  const settings = {
+    ...(isLarge === true ? await largeGuest() : {}),
+    ...(seconds === undefined ? {} : { GUEST_TIMEOUT: String(seconds) }),
+  }
   const script = [join(import.meta.dirname, 'run-in-guest.sh'), CACHE, NODE, file]
   const { status, output } = await run('bash', script, settings)
   t.equal(status, 0, output.split('\n').slice(-60).join('\n'))

@@ -6,7 +6,13 @@ import { createServer as createTlsServer } from 'node:tls'
 import t from 'tap'
 import WebSocket from 'ws'
 import { RelayRefusedError, connectRelay, pinOf } from '../../runtime/datagrams/relay-connection.ts'
-import { MAX_FRAME_BYTES, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../runtime/datagrams/frames.ts'
+import {
+  MAX_FRAME_BYTES,
+  MAX_FRAME_PARTS,
+  SUBPROTOCOL,
+  decodeFrame,
+  encodeFrame,
+} from '../../runtime/datagrams/frames.ts'
 import { createServerCertificate } from '../../protocol/identity/x509.ts'
 import { createKey, keyToPem } from '../../protocol/identity/keys.ts'
 import { certificateToPem } from '../../protocol/identity/certificates.ts'
@@ -510,4 +516,34 @@ t.test('a stranger that pings is refused', async (t) => {
   })
   await eventually(() => said.includes('ended'), { ...soon, say: 'one that has not proven itself sends none' })
   t.same(said, ['challenge', 'malformed', 'ended'])
+})
+
+t.test('a frame has few parts, so that empty ones are charged too', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  /** Proves itself and sends a frame in so many parts, of which all but the first are empty. */
+  const sent = (parts: number): Promise<string> =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(at.url, SUBPROTOCOL)
+      const whole = encodeFrame({ t: 'wants', ends: [roma.name] })
+      socket.on('error', () => undefined).on('close', () => resolve('ended'))
+      socket.on('pong', () => {
+        socket.terminate()
+        resolve('read')
+      })
+      socket.on('message', (data) => {
+        const frame = decodeFrame(data as Buffer)
+        if (frame?.t === 'challenge') socket.send(encodeFrame({ t: 'proof', ...paris.prove(frame) }))
+        if (frame?.t !== 'welcome') return
+        for (let i = 1; i < parts; i++) socket.send(i === 1 ? whole : '', { fin: false, binary: true })
+        socket.send(parts === 1 ? whole : '', { fin: true, binary: true })
+        socket.ping()
+      })
+    })
+  const malformed = async (): Promise<boolean> =>
+    /refused_total\{[^}]*why="malformed"[^}]*\} 1/.test(await at.metrics())
+  t.equal(await sent(1), 'read')
+  t.equal(await sent(MAX_FRAME_PARTS), 'read', 'a proxy may split a frame')
+  t.notOk(await malformed())
+  t.equal(await sent(MAX_FRAME_PARTS + 1), 'ended', 'but not into any number of parts')
+  await eventually(malformed, { ...soon, say: 'it is counted' })
 })
