@@ -7,6 +7,7 @@ import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probi
 import {
   type Address,
   type AddressPort,
+  compareAddresses,
   formatAddress,
   parseAddress,
   sameAddressPort,
@@ -19,7 +20,9 @@ import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
-import { planSharedPorts } from './plan-shared-port.ts'
+import { type OtherPort, type SharedPort, planSharedPorts } from './plan-shared-port.ts'
+import { type Random, portRole } from './plan-port-tries.ts'
+import { PortTries, type RelayedWay, type TriedLink } from './port-tries.ts'
 import { namedProbe, probeKey } from './punch-frame.ts'
 import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from './punch.ts'
 
@@ -31,8 +34,10 @@ export interface RelayCallsDeps {
   readonly onError: (error: unknown) => void
   /** A binding has changed. */
   readonly onChange: () => void
-  /** Something is to be sent: call send(). */
+  /** Something is to be sent, or the table is to change: call apply() and send(). */
   readonly onDue: () => void
+  /** Draws ports. Absent: this end does not guess any, and opens none. */
+  readonly random?: Random
 }
 
 /** This node as it proves itself to relays. */
@@ -59,6 +64,8 @@ interface LinkPunch {
   /** endId() of this end and of the far one. */
   readonly from: string
   readonly to: string
+  /** probeKey(). */
+  readonly probeKey: Buffer
   readonly punch: Punch
   /** ProbedLink.sinceMs, for a link over port 443. */
   sinceMs: number | undefined
@@ -139,12 +146,16 @@ export class RelayCalls {
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   #mayProbe: (at: AddressPort) => boolean = () => false
+  readonly #tries: PortTries | undefined
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
 
   constructor(deps: RelayCallsDeps) {
-    const { nft, clock } = deps
+    const { nft, clock, openSocket, random, onDue } = deps
     this.#deps = deps
+    const now = (): { nowMs: number; wallMs: number } => ({ nowMs: clock.monotonic(), wallMs: clock.now() })
+    const mayProbe = (at: AddressPort): boolean => this.#mayProbe(at)
+    this.#tries = random && new PortTries({ openSocket, random, mayProbe, now, onDue })
     this.#table = new TableApplier({ nft, clock, table: NFT_TABLE_REACH, comparison: 'elements with the plan' })
   }
 
@@ -186,10 +197,13 @@ export class RelayCalls {
       ...[...calls.values()].map(({ want }) => want.remoteLane),
       ...punched.map(({ remoteLane }) => remoteLane),
     ])
+    const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
+      others,
       signal,
     )
+    this.#tries?.applied(others)
     this.#keepSockets(lanes)
     if (ended) this.#deps.onChange()
   }
@@ -216,15 +230,17 @@ export class RelayCalls {
       this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
     }
     let dueMs = Infinity
+    for (const one of this.#punches.values()) one.punch.know(this.#factsOf(one, mapping))
+    for (const packet of this.#tries?.look([...this.#punches.values()].map((one) => this.#triedLink(one, mapping))) ?? [])
+      this.#sendPackets(packet.remoteLane, [packet])
     for (const one of this.#punches.values()) {
-      one.punch.know(this.#factsOf(one, mapping))
       this.#sendPackets(one.remoteLane, one.punch.next(nowMs, clock.now()))
       dueMs = Math.min(dueMs, one.punch.dueMs(nowMs))
     }
     if (changed) onChange()
     // Those that wait for others do not count: they are due when one of these is answered, or is given up.
     const callerDues = [...this.#calls.values()].map(({ caller }) => (caller.dueMs > nowMs ? caller.dueMs : Infinity))
-    return Math.min(dueMs, unproven.dueMs, ...callerDues)
+    return Math.min(dueMs, this.#tries?.dueMs ?? Infinity, unproven.dueMs, ...callerDues)
   }
 
   /** First those that are proven, which lets the relay challenge others, then those that have waited for longest. */
@@ -352,6 +368,7 @@ export class RelayCalls {
   }
 
   close(): void {
+    this.#tries?.close()
     for (const socket of this.#sockets.values()) socket.close()
     this.#sockets.clear()
   }
@@ -393,7 +410,7 @@ export class RelayCalls {
     const init = { own: ends.from, far: ends.to, key, budget: this.#budget, mayProbe }
     const sinceMs = since.get(want.key)
     const punch = new Punch({ ...init, ...(sinceMs === undefined ? {} : { provesMs: WEB_PROVES_MS }) })
-    return { key: want.key, remoteLane: want.remoteLane, ...ends, punch, sinceMs }
+    return { key: want.key, remoteLane: want.remoteLane, ...ends, probeKey: key, punch, sinceMs }
   }
 
   #factsOf({ key, from, to, sinceMs }: LinkPunch, own: NatMapping): Parameters<Punch['know']>[0] {
@@ -407,6 +424,25 @@ export class RelayCalls {
     const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))
     const sharedSinceMs = known.length === 0 ? sinceMs : Math.min(...known)
     return { places, own, far, sharedSinceMs, isMapped: this.#mapped.has(key) }
+  }
+
+  #triedLink(one: LinkPunch, own: NatMapping): TriedLink {
+    const { key, remoteLane, from, to, punch } = one
+    const { far, isMapped } = this.#factsOf(one, own)
+    const role = isMapped === true ? undefined : portRole({ own, far })
+    const ways = (this.#byEnds.get(endsName(one)) ?? []).flatMap(({ want, caller: { state } }): RelayedWay[] => {
+      if (want.key !== key || state.is !== 'bound' || state.far === undefined) return []
+      if (!this.#isSeenByOthers(state.seen, want.relay)) return []
+      return [{ at: state.at, seen: state.seen, far: state.far.at }]
+    })
+    return { name: [key, from, to].join('|'), remoteLane, from, to, key: one.probeKey, punch, role, ways }
+  }
+
+  /** The far end sends many packets where this end says that it is, so this end has that from two members. */
+  #isSeenByOthers({ address }: AddressPort, { cluster }: UsableRelay): boolean {
+    return [...this.#calls.values()].some(({ want: { relay }, caller: { state } }) => {
+      return relay.cluster !== cluster && state.is === 'bound' && compareAddresses(state.seen.address, address) === 0
+    })
   }
 
   #sendPackets(lane: number, packets: readonly PunchPacket[]): void {
@@ -464,6 +500,11 @@ export class RelayCalls {
     for (const one of this.#punches.values()) {
       const isOf = (named.from === one.from && named.to === one.to) || (named.from === one.to && named.to === one.from)
       if (!isOf || one.remoteLane !== lane) continue
+      if (named.isRelayed) {
+        const replies = this.#tries?.take(this.#triedLink(one, this.mapping()), bytes, at) ?? []
+        for (const reply of replies) this.#sendPackets(lane, [reply])
+        continue
+      }
       const dueMs = one.punch.dueMs(now.nowMs)
       const { packets, isChanged } = one.punch.take(bytes, at, now)
       this.#sendPackets(lane, packets)
@@ -473,7 +514,11 @@ export class RelayCalls {
     return true
   }
 
-  async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {
+  async #applyTable(
+    shared: readonly SharedPort[],
+    others: readonly OtherPort[],
+    signal: AbortSignal,
+  ): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
@@ -482,7 +527,10 @@ export class RelayCalls {
       return
     }
     this.#hasTable = true
-    const statements = planSharedPorts([...shared].sort((a, b) => a.device - b.device))
+    const statements = planSharedPorts(
+      [...shared].sort((a, b) => a.device - b.device),
+      [...others].sort((a, b) => a.device - b.device || a.port - b.port),
+    )
     // The table is small, and changes when a device gets its first relayed link or loses its last.
     const planned = {
       fixed: formatNft(statements, nft.family),

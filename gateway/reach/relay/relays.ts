@@ -3,7 +3,7 @@
  * node offers that. It takes each plan of the lane loop, and gives the next one the addresses at which relays take
  * packets.
  */
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomInt } from 'node:crypto'
 import { ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
 import { removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
@@ -210,7 +210,8 @@ export class Relays {
     const { openSocket, onChange } = init
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
-    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke })
+    const random = (below: number): number => randomInt(below)
+    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
