@@ -6,7 +6,7 @@
  *   paris ─ box, known ports ─┬─ internet ─┬─ milano, oslo: relays
  *   roma ─ box, symmetric ────┘            └─ broker
  */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { boxRules } from '../netns/support/nat-boxes.ts'
 import { withPlainSites } from '../netns/support/plain-sites.ts'
 import { eventually } from '../support/eventually.ts'
@@ -53,12 +53,13 @@ t.test('a symmetric NAT and one that takes known ports do without a relay', { sk
   withNetns((parisBox) => withNetns((romaBox) => story(t, parisBox, romaBox))),
 )
 
-async function story(t: Tap.Test, parisBox: Netns, romaBox: Netns): Promise<void> {
+async function story(t: Test, parisBox: Netns, romaBox: Netns): Promise<void> {
   await withPlainSites(
     temporaryFolder(t),
     SITES,
     async ([milano, oslo, paris, roma]) => {
-      if (milano === undefined || oslo === undefined || paris === undefined || roma === undefined) throw new Error('sites')
+      if (milano === undefined || oslo === undefined || paris === undefined || roma === undefined)
+        throw new Error('sites')
       const linkOf = (from: typeof roma, to: string) =>
         from.gateway('gw1')?.connections.find(({ cluster }) => cluster === to)
       const [here, there] = [roma.machine('gw1'), paris.machine('gw1')]
@@ -73,7 +74,9 @@ async function story(t: Tap.Test, parisBox: Netns, romaBox: Netns): Promise<void
         await eventually(isRelayed, { deadlineMs: 120_000, say: 'relayed at first' })
         const relayedAt = performance.now()
         await eventually(isGuessed, { deadlineMs: 60_000, say: 'at a guessed port' })
-        t.comment(`the port was guessed ${Math.round(performance.now() - relayedAt)} ms after the relay carried the link`)
+        t.comment(
+          `the port was guessed ${Math.round(performance.now() - relayedAt)} ms after the relay carried the link`,
+        )
         t.match(linkOf(roma, 'paris')?.usingAddress, /:41000$/)
 
         const ping = ['-q', '-i', '0.2', '-w', '20', '-I', here.podAddress, there.podAddress]
@@ -88,10 +91,15 @@ async function story(t: Tap.Test, parisBox: Netns, romaBox: Netns): Promise<void
         await eventually(isRelayed, { deadlineMs: 60_000, say: 'relayed once the NAT has forgotten' })
         t.comment(`a relay carries the link ${Math.round(performance.now() - forgottenAt)} ms after the NAT forgot`)
         await eventually(() => here.pings(there.podAddress), { deadlineMs: 20_000, say: 'a ping through the relay' })
-        await eventually(async () => !(await here.netns.exec('nft', ['list', 'tables'])).includes('sealane_reach') || !(await here.netns.exec('nft', ['list', 'table', 'ip', 'sealane_reach'])).includes('outside'), {
-          deadlineMs: 20_000,
-          say: 'the device has its own port for all places again',
-        })
+        await eventually(
+          async () =>
+            !(await here.netns.exec('nft', ['list', 'tables'])).includes('sealane_reach') ||
+            !(await here.netns.exec('nft', ['list', 'table', 'ip', 'sealane_reach'])).includes('outside'),
+          {
+            deadlineMs: 20_000,
+            say: 'the device has its own port for all places again',
+          },
+        )
       } catch (error) {
         t.comment(JSON.stringify([linkOf(roma, 'paris'), linkOf(paris, 'roma')]))
         t.comment(await here.netns.exec('nft', ['list', 'ruleset']))

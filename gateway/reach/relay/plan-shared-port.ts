@@ -13,9 +13,9 @@
  * the device sends to that place leaves from the other port, and what comes back there is for the device. The way of
  * everything else stays.
  */
-import type { NftBaseChain, NftStatement } from '../../../kernel/nft/nft.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../../../kernel/nft/nft.ts'
 import { NFT_TABLE_REACH } from '../../../model/model.ts'
-import { type AddressPort, formatAddress } from '../../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
 import { RELAYED_MAGIC } from './punch-frame.ts'
 
@@ -35,6 +35,8 @@ export interface OtherPort {
 }
 
 const TABLE = NFT_TABLE_REACH
+/** Ports outside, by place and port of the device. */
+export const MAP_OTHER_PORTS = 'outside'
 const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
 const AFTER_NAT: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -90 }
 /** More than relays answer. Anyone can send octets that begin like an answer, and each costs the process time. */
@@ -63,7 +65,7 @@ export function planSharedPorts(shared: readonly SharedPort[], others: readonly 
     { verb: 'add-chain', table: TABLE, chain: 'questions', base: RAW_OUTPUT },
     rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
     // Messages have the device's port by now.
-    ...(others.length === 0 ? [] : [rule('questions', `udp sport set ${OUTGOING} map @outside`)]),
+    ...(others.length === 0 ? [] : [rule('questions', `udp sport set ${OUTGOING} map @${MAP_OTHER_PORTS}`)]),
     { verb: 'add-chain', table: TABLE, chain: 'answers', base: AFTER_NAT },
     ...(others.length === 0 ? [] : [rule('answers', `udp dport set ${INCOMING} map @inside`)]),
     rule('answers', `${IS_MESSAGE} udp dport set udp dport map @sockets`),
@@ -90,11 +92,22 @@ function otherMaps(others: readonly OtherPort[]): NftStatement[] {
     others.map((one) => element(one, one.port, one.device)),
   ]
   return [
-    { verb: 'add-map', table: TABLE, map: 'outside', type },
-    { verb: 'add-elements', table: TABLE, map: 'outside', elements: outside },
+    { verb: 'add-map', table: TABLE, map: MAP_OTHER_PORTS, type },
+    { verb: 'add-elements', table: TABLE, map: MAP_OTHER_PORTS, elements: outside },
     { verb: 'add-map', table: TABLE, map: 'inside', type },
     { verb: 'add-elements', table: TABLE, map: 'inside', elements: inside },
   ]
+}
+
+/** What planSharedPorts() has put into a table. Elements of another form are left out. */
+export function otherPortsOf(elements: readonly NftElement[]): OtherPort[] {
+  return elements.flatMap(({ key, value }) => {
+    const [address = '', to, device, ...rest] = key.split(' . ')
+    const numbers = [to, device, value].map(Number)
+    if (rest.length > 0 || !numbers.every((one) => Number.isInteger(one) && one > 0)) return []
+    const [toPort = 0, devicePort = 0, port = 0] = numbers
+    return [{ device: devicePort, port, to: { address: parseAddress(address), port: toPort } }]
+  })
 }
 
 function portMap(name: string, pairs: readonly (readonly [number, number])[]): NftStatement[] {

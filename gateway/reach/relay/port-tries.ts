@@ -29,6 +29,12 @@ export interface RelayedWay {
   readonly far: AddressPort
 }
 
+/** Where a device sends packets of a link. */
+export interface UsedPlace {
+  readonly remoteLane: number
+  readonly at: AddressPort
+}
+
 /** A relayed link. */
 export interface TriedLink {
   readonly name: string
@@ -88,7 +94,8 @@ type Opening =
 interface KeptPort {
   readonly port: number
   readonly remoteLane: number
-  readonly holes: NatHoles
+  readonly to: AddressPort
+  readonly close: () => void
   readonly sinceMs: number
   /** The device has the port. */
   isApplied: boolean
@@ -116,10 +123,23 @@ export class PortTries {
 
   /** The ports that devices have for far ends. `deviceOf`: the port of a lane's device. */
   others(deviceOf: (remoteLane: number) => number | undefined): readonly OtherPort[] {
-    return [...this.#kept.values()].flatMap(({ port, remoteLane, holes }) => {
+    return [...this.#kept.values()].flatMap(({ port, remoteLane, to }) => {
       const device = deviceOf(remoteLane)
-      return device === undefined ? [] : [{ device, port, to: holes.to }]
+      return device === undefined ? [] : [{ device, port, to }]
     })
+  }
+
+  /** The remote lanes whose devices have other ports. */
+  lanes(): readonly number[] {
+    return [...this.#kept.values()].map(({ remoteLane }) => remoteLane)
+  }
+
+  /** A device has the port since an earlier run of this process: it stays as long as a link uses the place. */
+  adopt(remoteLane: number, { port, to }: Pick<OtherPort, 'port' | 'to'>): void {
+    const none = (): void => undefined
+    const { close } = this.#deps.openSocket('0.0.0.0', port, { onReady: none, onMessage: none, onError: none })
+    const sinceMs = this.#deps.now().nowMs
+    this.#kept.set(`${port}`, { port, remoteLane, to, close, sinceMs, isApplied: true, wasProven: false })
   }
 
   /** The devices have these ports. */
@@ -127,17 +147,17 @@ export class PortTries {
     for (const [name, kept] of this.#kept) {
       if (kept.isApplied || !others.some(({ port }) => port === kept.port)) continue
       kept.isApplied = true
-      this.#links.get(name)?.punch.call(kept.holes.to, this.#deps.now().nowMs)
+      this.#links.get(name)?.punch.call(kept.to, this.#deps.now().nowMs)
     }
   }
 
-  /** Takes all links. Returns the packets to send. */
-  look(links: readonly TriedLink[]): readonly LanePacket[] {
+  /** Takes all links, and where packets of links go. Returns the packets to send. */
+  look(links: readonly TriedLink[], used: readonly UsedPlace[]): readonly LanePacket[] {
     const now = this.#deps.now()
     this.#links = new Map(links.map((link) => [link.name, link]))
     for (const known of [this.#againMs, this.#taken])
       for (const name of known.keys()) if (!this.#links.has(name)) known.delete(name)
-    this.#lookAtKept(now.nowMs)
+    this.#lookAtKept(used, now.nowMs)
     this.#lookAtOpening(now.nowMs)
     this.#lookAtGuessing(now.nowMs)
     if (this.#opening === undefined) this.#begin(now.nowMs)
@@ -172,20 +192,21 @@ export class PortTries {
 
   close(): void {
     if (this.#opening?.is === 'open') this.#opening.holes.close()
-    for (const { holes } of this.#kept.values()) holes.close()
+    for (const { close } of this.#kept.values()) close()
     this.#kept.clear()
     this.#opening = undefined
   }
 
-  /** A port is the device's as long as the link may be at the place. */
-  #lookAtKept(nowMs: number): void {
+  /** A port is the device's as long as a link is at the place, or may be there soon. */
+  #lookAtKept(used: readonly UsedPlace[], nowMs: number): void {
     for (const [name, kept] of this.#kept) {
       const state = this.#links.get(name)?.punch.state
-      if (state?.is === 'proven') kept.wasProven = true
-      const isElsewhere = state?.is === 'proven' && !sameAddressPort(state.at, kept.holes.to)
-      const isOver = kept.isApplied ? state?.is === 'idle' || isElsewhere : nowMs - kept.sinceMs >= APPLIED_MS
-      if (state !== undefined && !isOver) continue
-      kept.holes.close()
+      const isProven = state?.is === 'proven' && sameAddressPort(state.at, kept.to)
+      if (isProven) kept.wasProven = true
+      const isUsed = used.some(({ remoteLane, at }) => remoteLane === kept.remoteLane && sameAddressPort(at, kept.to))
+      const isSoon = kept.isApplied ? isProven || state?.is === 'trying' : nowMs - kept.sinceMs < APPLIED_MS
+      if (isUsed || isSoon) continue
+      kept.close()
       this.#kept.delete(name)
       this.#againMs.set(name, nowMs + (kept.wasProven ? REQUESTED_APART_MS : TRIES_APART_MS))
       this.#deps.onDue()
@@ -254,7 +275,9 @@ export class PortTries {
   }
 
   #isOpening(name: string): boolean {
-    return this.#opening !== undefined && name === (this.#opening.is === 'open' ? this.#opening : this.#opening.request).name
+    return (
+      this.#opening !== undefined && name === (this.#opening.is === 'open' ? this.#opening : this.#opening.request).name
+    )
   }
 
   /** Whether this end may guess for the link, and is free for that. */
@@ -310,7 +333,8 @@ export class PortTries {
     holes.keep(port)
     this.#opening = undefined
     const { remoteLane } = link
-    this.#kept.set(name, { port, remoteLane, holes, sinceMs: nowMs, isApplied: false, wasProven: false })
+    const close = (): void => holes.close()
+    this.#kept.set(name, { port, remoteLane, to: holes.to, close, sinceMs: nowMs, isApplied: false, wasProven: false })
     this.#deps.onDue()
   }
 }

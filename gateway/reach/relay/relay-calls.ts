@@ -2,6 +2,7 @@
  * The questions of this node to relays: a caller for each binding that is wanted, a socket for each lane device, and the
  * table through which both have one port outside.
  */
+import { isNotFound } from '../../../kernel/kernel.ts'
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
 import {
@@ -20,9 +21,9 @@ import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
-import { type OtherPort, type SharedPort, planSharedPorts } from './plan-shared-port.ts'
+import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
 import { type Random, portRole } from './plan-port-tries.ts'
-import { PortTries, type RelayedWay, type TriedLink } from './port-tries.ts'
+import { PortTries, type RelayedWay, type TriedLink, type UsedPlace } from './port-tries.ts'
 import { namedProbe, probeKey } from './punch-frame.ts'
 import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from './punch.ts'
 
@@ -83,6 +84,8 @@ export interface WantedInit {
   readonly mayProbe?: (at: AddressPort) => boolean
   /** Links over port 443, for which probes look for a better way. Absent: none. */
   readonly webLinks?: readonly ProbedLink[]
+  /** Where packets of links go, if hasOtherPorts. Absent: nowhere. */
+  readonly used?: readonly UsedPlace[]
 }
 
 /** A link that no relay of a member carries, and that is probed all the same. */
@@ -147,6 +150,9 @@ export class RelayCalls {
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   #mayProbe: (at: AddressPort) => boolean = () => false
   readonly #tries: PortTries | undefined
+  #used: readonly UsedPlace[] = []
+  /** An earlier run of the process may have given devices other ports. */
+  #mayAdopt = true
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
 
@@ -165,12 +171,22 @@ export class RelayCalls {
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports, places = new Map(), mapped = new Map(), mayProbe = () => false, webLinks = [] }: WantedInit,
+    {
+      own,
+      ports,
+      places = new Map(),
+      mapped = new Map(),
+      mayProbe = () => false,
+      webLinks = [],
+      used = [],
+    }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
     this.#places = places
     this.#mapped = mapped
     this.#mayProbe = mayProbe
+    this.#used = used
+    await this.#adopt(ports, signal)
     const calls = new Map<string, Call>()
     for (const want of own === undefined ? [] : wants) {
       const name = [own?.identity, callName(want.key, want.relay), want.identity].join('|')
@@ -196,6 +212,7 @@ export class RelayCalls {
     const lanes = new Set([
       ...[...calls.values()].map(({ want }) => want.remoteLane),
       ...punched.map(({ remoteLane }) => remoteLane),
+      ...(this.#tries?.lanes() ?? []).filter((lane) => ports.has(lane)),
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     await this.#applyTable(
@@ -231,8 +248,8 @@ export class RelayCalls {
     }
     let dueMs = Infinity
     for (const one of this.#punches.values()) one.punch.know(this.#factsOf(one, mapping))
-    for (const packet of this.#tries?.look([...this.#punches.values()].map((one) => this.#triedLink(one, mapping))) ?? [])
-      this.#sendPackets(packet.remoteLane, [packet])
+    const tried = [...this.#punches.values()].map((one) => this.#triedLink(one, mapping))
+    for (const packet of this.#tries?.look(tried, this.#used) ?? []) this.#sendPackets(packet.remoteLane, [packet])
     for (const one of this.#punches.values()) {
       this.#sendPackets(one.remoteLane, one.punch.next(nowMs, clock.now()))
       dueMs = Math.min(dueMs, one.punch.dueMs(nowMs))
@@ -250,6 +267,26 @@ export class RelayCalls {
       if (rank(a) !== rank(b)) return rank(a) - rank(b)
       return a.caller.dueMs < b.caller.dueMs ? -1 : a.caller.dueMs > b.caller.dueMs ? 1 : 0
     })
+  }
+
+  /** Devices have other ports for some places, or may have. */
+  get hasOtherPorts(): boolean {
+    return this.#mayAdopt || (this.#tries?.lanes() ?? []).length > 0
+  }
+
+  /** Links go on while a process takes the place of another one. */
+  async #adopt(ports: ReadonlyMap<number, number>, signal: AbortSignal): Promise<void> {
+    if (!this.#mayAdopt || this.#tries === undefined) return
+    const { nft } = this.#deps
+    const found = await nft.elements(NFT_TABLE_REACH, MAP_OTHER_PORTS, signal).catch((error: unknown) => {
+      if (isNotFound(error)) return []
+      throw error
+    })
+    for (const other of otherPortsOf(found)) {
+      const [lane] = [...ports].find(([, port]) => port === other.device) ?? []
+      if (lane !== undefined) this.#tries.adopt(lane, other)
+    }
+    this.#mayAdopt = false
   }
 
   /** What the relays show of the NAT in front of this node. */
@@ -514,11 +551,7 @@ export class RelayCalls {
     return true
   }
 
-  async #applyTable(
-    shared: readonly SharedPort[],
-    others: readonly OtherPort[],
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #applyTable(shared: readonly SharedPort[], others: readonly OtherPort[], signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
