@@ -110,6 +110,8 @@ export class PortTries {
   /** Of the end that guesses. */
   #request: Request | undefined
   #guessing: string | undefined
+  /** The relay through which that was agreed. */
+  #guessedBy: AddressPort | undefined
   readonly #kept = new Map<string, KeptPort>()
   /** When links may be tried again. */
   readonly #againMs = new Map<string, number>()
@@ -190,6 +192,17 @@ export class PortTries {
     return this.#takeRequest(link, way, message, now)
   }
 
+  /** A probe of the far end came from this place to the device's own port: one of the guesses was that. */
+  heard(name: string, from: AddressPort): void {
+    const opening = this.#opening
+    if (opening?.is !== 'open' || opening.name !== name || !sameAddressPort(opening.way.far, from)) return
+    opening.holes.close()
+    this.#opening = undefined
+    this.#againMs.set(name, this.#deps.now().nowMs + REQUESTED_APART_MS)
+    this.#links.get(name)?.punch.call(from, this.#deps.now().nowMs)
+    this.#deps.onDue()
+  }
+
   close(): void {
     if (this.#opening?.is === 'open') this.#opening.holes.close()
     for (const { close } of this.#kept.values()) close()
@@ -266,6 +279,8 @@ export class PortTries {
     const { from, to, counter } = message
     const reply = packet(link, way, { type: 'reply', from, to, counter })
     if (link.role === 'opens') return this.#isOpening(link.name) ? [reply] : []
+    // The first reply was lost.
+    if (this.#guessing === link.name && sameAddressPort(way.at, this.#guessedBy)) return [reply]
     if (!this.#mayGuess(link, way, message, now.nowMs)) return []
     if (this.#request === undefined) {
       this.#request = { name: link.name, way, counters: new Set(), dueMs: now.nowMs }
@@ -300,6 +315,7 @@ export class PortTries {
     this.#request = undefined
     if (!this.#isWanted(link.name, 'guesses')) return
     this.#guessing = link.name
+    this.#guessedBy = way.at
     const { random } = this.#deps
     link.punch.guess(new PortGuesses({ address: way.far.address, budget: this.#budget, random, nowMs }), nowMs)
     this.#deps.onDue()

@@ -472,7 +472,7 @@ export class RelayCalls {
       if (!this.#isSeenByOthers(state.seen, want.relay)) return []
       return [{ at: state.at, seen: state.seen, far: state.far.at }]
     })
-    return { name: [key, from, to].join('|'), remoteLane, from, to, key: one.probeKey, punch, role, ways }
+    return { name: linkName(one), remoteLane, from, to, key: one.probeKey, punch, role, ways }
   }
 
   /** The far end sends many packets where this end says that it is, so this end has that from two members. */
@@ -545,6 +545,8 @@ export class RelayCalls {
       const dueMs = one.punch.dueMs(now.nowMs)
       const { packets, isChanged } = one.punch.take(bytes, at, now)
       this.#sendPackets(lane, packets)
+      // An answer is sent to an authentic probe alone.
+      if (packets.length > 0) this.#tries?.heard(linkName(one), at)
       if (isChanged) onChange()
       if (one.punch.dueMs(now.nowMs) !== dueMs) onDue()
     }
@@ -623,6 +625,10 @@ function tripOf({ want: { relay }, caller: { state, rttMs } }: Call): RelayTrip 
 
 function isBound({ state }: BindCaller): boolean {
   return state.is === 'bound'
+}
+
+function linkName({ key, from, to }: Pick<LinkPunch, 'key' | 'from' | 'to'>): string {
+  return [key, from, to].join('|')
 }
 
 function endsName({ from, to }: Pick<Call, 'from' | 'to'>): string {
