@@ -22,7 +22,7 @@ export class NatHoles {
   readonly to: AddressPort
   readonly #init: NatHolesInit
   readonly #sockets = new Map<number, ProbeSocket>()
-  readonly #ports: Generator<number>
+  readonly #ports: Generator<number, undefined>
   readonly #batches: Batches
 
   constructor(init: NatHolesInit) {
@@ -39,7 +39,7 @@ export class NatHoles {
   /** Opens the next ones. A port that something else has is left out. */
   open(nowMs: number): void {
     for (let left = this.#batches.next(nowMs); left > 0; left -= 1) {
-      const { value: port } = this.#ports.next()
+      const port = this.#ports.next().value
       if (port !== undefined) this.#open(port)
     }
   }

@@ -44,7 +44,7 @@ export function portRole({ own, far }: Record<'own' | 'far', NatMapping>): PortR
 export type Random = (below: number) => number
 
 /** Each port once, in an order that `random` draws. */
-export function* portsAtRandom({ first, last }: Ports, random: Random): Generator<number> {
+export function* portsAtRandom({ first, last }: Ports, random: Random): Generator<number, undefined> {
   const count = last - first + 1
   // What Fisher and Yates would have moved to these places.
   const moved = new Map<number, number>()
@@ -55,6 +55,7 @@ export function* portsAtRandom({ first, last }: Ports, random: Random): Generato
     moved.delete(i)
     yield first + drawn
   }
+  return undefined
 }
 
 /** Says how many of `count` are due: at most BATCH at once, and none for BATCH_MS after that, however late it is. */
@@ -123,7 +124,7 @@ export class PortGuesses {
   readonly address: Address
   readonly untilMs: number
   readonly #budget: GuessBudget
-  readonly #ports: Generator<number>
+  readonly #ports: Generator<number, undefined>
   readonly #batches: Batches
 
   constructor({ address, budget, random, nowMs }: PortGuessesInit) {
@@ -140,7 +141,9 @@ export class PortGuesses {
 
   next(nowMs: number): readonly AddressPort[] {
     const count = this.#budget.take(this.address, this.#batches.next(nowMs), nowMs)
-    return Array.from({ length: count }, () => ({ address: this.address, port: this.#ports.next().value as number }))
+    return Array.from({ length: count }, () => this.#ports.next().value).flatMap((port) => {
+      return port === undefined ? [] : [{ address: this.address, port }]
+    })
   }
 
   answered(): void {

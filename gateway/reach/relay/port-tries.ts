@@ -139,7 +139,8 @@ export class PortTries {
   /** A device has the port since an earlier run of this process: it stays as long as a link uses the place. */
   adopt(remoteLane: number, { port, to }: Pick<OtherPort, 'port' | 'to'>): void {
     const none = (): void => undefined
-    const { close } = this.#deps.openSocket('0.0.0.0', port, { onReady: none, onMessage: none, onError: none })
+    const socket = this.#deps.openSocket('0.0.0.0', port, { onReady: none, onMessage: none, onError: none })
+    const close = (): void => socket.close()
     const sinceMs = this.#deps.now().nowMs
     this.#kept.set(`${port}`, { port, remoteLane, to, close, sinceMs, isApplied: true, wasProven: false })
   }
