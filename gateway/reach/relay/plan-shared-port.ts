@@ -8,10 +8,16 @@
  *
  * Both rewrites lie between connection tracking and the sockets, so a node that translates itself has one mapping for
  * both, too.
+ *
+ * A NAT that maps each destination may let a far end in at another port of this node alone (port-tries.ts). Then all that
+ * the device sends to that place leaves from the other port, and what comes back there is for the device. The way of
+ * everything else stays.
  */
-import type { NftBaseChain, NftStatement } from '../../../kernel/nft/nft.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../../../kernel/nft/nft.ts'
 import { NFT_TABLE_REACH } from '../../../model/model.ts'
+import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
+import { RELAYED_MAGIC } from './punch-frame.ts'
 
 export interface SharedPort {
   /** UDP port of a lane device. */
@@ -20,15 +26,25 @@ export interface SharedPort {
   readonly socket: number
 }
 
+/** Packets between a device and one place have another port of this node outside. */
+export interface OtherPort {
+  /** UDP port of a lane device. */
+  readonly device: number
+  readonly to: AddressPort
+  readonly port: number
+}
+
 const TABLE = NFT_TABLE_REACH
+/** Ports outside, by place and port of the device. */
+export const MAP_OTHER_PORTS = 'outside'
 const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
 const AFTER_NAT: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -90 }
 /** More than relays answer. Anyone can send octets that begin like an answer, and each costs the process time. */
 const ANSWERS = 'limit rate over 2000/second burst 1000 packets'
-const IS_MESSAGE = `@th,64,32 0x${BIND_MAGIC.toString(16)}`
+const IS_MESSAGE = `@th,64,32 { 0x${BIND_MAGIC.toString(16)}, 0x${RELAYED_MAGIC.toString(16)} }`
 
 /** Statements that replace the whole table in one transaction. If no port is shared, they only remove it. */
-export function planSharedPorts(shared: readonly SharedPort[]): NftStatement[] {
+export function planSharedPorts(shared: readonly SharedPort[], others: readonly OtherPort[] = []): NftStatement[] {
   const clear: NftStatement[] = [
     { verb: 'add-table', table: TABLE },
     { verb: 'delete-table', table: TABLE },
@@ -45,9 +61,13 @@ export function planSharedPorts(shared: readonly SharedPort[]): NftStatement[] {
       'sockets',
       shared.map(({ device, socket }) => [device, socket]),
     ),
+    ...otherMaps(others),
     { verb: 'add-chain', table: TABLE, chain: 'questions', base: RAW_OUTPUT },
     rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
+    // Messages have the device's port by now.
+    ...(others.length === 0 ? [] : [rule('questions', `udp sport set ${OUTGOING} map @${MAP_OTHER_PORTS}`)]),
     { verb: 'add-chain', table: TABLE, chain: 'answers', base: AFTER_NAT },
+    ...(others.length === 0 ? [] : [rule('answers', `udp dport set ${INCOMING} map @inside`)]),
     rule('answers', `${IS_MESSAGE} udp dport set udp dport map @sockets`),
     rule('answers', `${IS_MESSAGE} udp dport ${socketRange(shared)} ${ANSWERS} drop`),
   ]
@@ -56,6 +76,38 @@ export function planSharedPorts(shared: readonly SharedPort[]): NftStatement[] {
 function socketRange(shared: readonly SharedPort[]): string {
   const sockets = shared.map(({ socket }) => socket)
   return `${Math.min(...sockets)}-${Math.max(...sockets)}`
+}
+
+const OUTGOING = 'ip daddr . udp dport . udp sport'
+const INCOMING = 'ip saddr . udp sport . udp dport'
+
+function otherMaps(others: readonly OtherPort[]): NftStatement[] {
+  if (others.length === 0) return []
+  const type = { kind: 'map', key: 'ipv4_addr . inet_service . inet_service', value: 'inet_service' } as const
+  const element = ({ to }: OtherPort, key: number, value: number): { key: string; value: string } => {
+    return { key: `${formatAddress(to.address)} . ${to.port} . ${key}`, value: String(value) }
+  }
+  const [outside, inside] = [
+    others.map((one) => element(one, one.device, one.port)),
+    others.map((one) => element(one, one.port, one.device)),
+  ]
+  return [
+    { verb: 'add-map', table: TABLE, map: MAP_OTHER_PORTS, type },
+    { verb: 'add-elements', table: TABLE, map: MAP_OTHER_PORTS, elements: outside },
+    { verb: 'add-map', table: TABLE, map: 'inside', type },
+    { verb: 'add-elements', table: TABLE, map: 'inside', elements: inside },
+  ]
+}
+
+/** What planSharedPorts() has put into a table. Elements of another form are left out. */
+export function otherPortsOf(elements: readonly NftElement[]): OtherPort[] {
+  return elements.flatMap(({ key, value }) => {
+    const [address = '', to, device, ...rest] = key.split(' . ')
+    const numbers = [to, device, value].map(Number)
+    if (rest.length > 0 || !numbers.every((one) => Number.isInteger(one) && one > 0)) return []
+    const [toPort = 0, devicePort = 0, port = 0] = numbers
+    return [{ device: devicePort, port, to: { address: parseAddress(address), port: toPort } }]
+  })
 }
 
 function portMap(name: string, pairs: readonly (readonly [number, number])[]): NftStatement[] {

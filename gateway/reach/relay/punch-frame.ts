@@ -7,6 +7,10 @@
  * `from` and `to` are endId() of the ends: `from` is the end that probes, also in the answer. In a probe the place is
  * that which is probed; in an answer, that from which the probe came. The MAC is made by probeKey(), which the two ends
  * alone can compute. First word, numbers, places and MAC are as in bind-frame.ts; the length tells the messages apart.
+ *
+ * A request and its reply (port-tries.ts) have the same form, and go through a relay: by their own magic, "SLR2", it takes
+ * them for packets of the link. There `from` is the end that requests, and the place is that at which the relay sees the
+ * sender.
  */
 import { hkdfSync } from 'node:crypto'
 import type { AddressPort } from '../../../model/addresses/addresses.ts'
@@ -23,11 +27,15 @@ import {
 } from './bind-frame.ts'
 
 export const PROBE_BYTES = 64
-const TYPES = { probe: 6, answer: 7 } as const
+/** The first word of a message that relays forward. */
+export const RELAYED_MAGIC = 0x534c5232
+const TYPES = { probe: 6, answer: 7, request: 8, reply: 9 } as const
+const MAGICS = { probe: BIND_MAGIC, answer: BIND_MAGIC, request: RELAYED_MAGIC, reply: RELAYED_MAGIC } as const
+type MessageType = keyof typeof TYPES
 const PADDING = { from: 38, to: PROBE_BYTES - MAC_BYTES }
 
 export interface PunchMessage {
-  readonly type: keyof typeof TYPES
+  readonly type: MessageType
   /** endId() of the end that probes. */
   readonly from: string
   readonly to: string
@@ -52,7 +60,7 @@ export function probeKey({ secret, clusterset, identities }: ProbeKeyInit): Buff
 
 export function encodeProbe({ type, from, to, counter, place }: PunchMessage, key: Buffer): Buffer {
   const bytes = Buffer.alloc(PROBE_BYTES)
-  bytes.writeUInt32BE(BIND_MAGIC, 0)
+  bytes.writeUInt32BE(MAGICS[type], 0)
   bytes.writeUInt8(TYPES[type], 4)
   bytes.write(from, 8, 8, 'hex')
   bytes.write(to, 16, 8, 'hex')
@@ -61,18 +69,31 @@ export function encodeProbe({ type, from, to, counter, place }: PunchMessage, ke
   return withMac(bytes, key)
 }
 
-/** The ends that octets name, before anything is proven. Undefined unless they have the length of a probe. */
-export function namedProbe(bytes: Buffer): Pick<PunchMessage, 'from' | 'to'> | undefined {
-  return bytes.length === PROBE_BYTES && bytes.readUInt32BE(0) === BIND_MAGIC ? endsOf(bytes) : undefined
+/** What octets say before anything is proven: the ends, and whether a relay forwards them. */
+export interface NamedMessage extends Pick<PunchMessage, 'from' | 'to'> {
+  readonly isRelayed: boolean
+}
+
+/** Undefined unless the octets have the length and the first word of a message between two ends. */
+export function namedProbe(bytes: Buffer): NamedMessage | undefined {
+  if (bytes.length !== PROBE_BYTES) return undefined
+  const magic = bytes.readUInt32BE(0)
+  if (magic !== BIND_MAGIC && magic !== RELAYED_MAGIC) return undefined
+  return { ...endsOf(bytes), isRelayed: magic === RELAYED_MAGIC }
 }
 
 /** Returns undefined unless the octets are a well-formed message with the MAC of this key. Never throws. */
 export function decodeProbe(bytes: Buffer, key: Buffer): PunchMessage | undefined {
   if (namedProbe(bytes) === undefined || !hasMac(bytes, key)) return undefined
-  const code = bytes.readUInt8(4)
-  const type = code === TYPES.probe ? 'probe' : code === TYPES.answer ? 'answer' : undefined
+  const type = typeOf(bytes)
   const [counter, place] = [counterAt(bytes, 24), placeAt(bytes, 32)]
   const isPadded = bytes.readUIntBE(5, 3) === 0 && bytes.subarray(PADDING.from, PADDING.to).every((one) => one === 0)
   if (type === undefined || counter === undefined || place === undefined || !isPadded) return undefined
   return { type, ...endsOf(bytes), counter, place }
+}
+
+function typeOf(bytes: Buffer): MessageType | undefined {
+  const [magic, code] = [bytes.readUInt32BE(0), bytes.readUInt8(4)]
+  const types: readonly MessageType[] = ['probe', 'answer', 'request', 'reply']
+  return types.find((type) => TYPES[type] === code && MAGICS[type] === magic)
 }

@@ -22,6 +22,7 @@ import {
   sameAddressPort,
 } from '../../../model/addresses/addresses.ts'
 import type { NatMapping } from './bind-frame.ts'
+import type { PortGuesses } from './plan-port-tries.ts'
 import { type PunchMessage, decodeProbe, encodeProbe } from './punch-frame.ts'
 
 /** The first try, since both ends are bound: time in which each learns of what kind the far end's NAT is. */
@@ -240,7 +241,13 @@ interface ProbedPlace {
 
 export type PunchState =
   | { readonly is: 'idle' }
-  | { readonly is: 'trying'; readonly untilMs: number; readonly places: Map<string, ProbedPlace> }
+  | {
+      readonly is: 'trying'
+      readonly untilMs: number
+      readonly places: Map<string, ProbedPlace>
+      /** Ports at which the far end may be, until it has answered. Absent: none are guessed. */
+      readonly guesses?: PortGuesses | undefined
+    }
   /** Packets pass in both directions. */
   | { readonly is: 'proven'; readonly at: AddressPort; readonly sinceMs: number }
 
@@ -295,7 +302,8 @@ export class Punch {
   dueMs(nowMs: number): number {
     if (this.#state.is === 'proven') return Infinity
     if (this.#state.is === 'trying') {
-      return Math.min(this.#state.untilMs, ...[...this.#state.places.values()].map(({ dueMs }) => dueMs))
+      const { untilMs, guesses, places } = this.#state
+      return Math.min(untilMs, guesses?.dueMs ?? Infinity, ...[...places.values()].map(({ dueMs }) => dueMs))
     }
     const { sharedSinceMs } = this.#facts
     if (sharedSinceMs === undefined || this.#isHopeless()) return Infinity
@@ -310,13 +318,28 @@ export class Punch {
     if (this.#state.is === 'trying' && nowMs >= this.#state.untilMs) this.#enter({ is: 'idle' })
     if (this.#state.is === 'idle' && this.#isDue(nowMs)) this.#begin(nowMs, this.#facts.places)
     if (this.#state.is !== 'trying') return []
-    return [...this.#state.places.values()].flatMap((place) => {
+    const guessed = (this.#state.guesses?.next(nowMs) ?? []).map((at) => this.#probe(at, wallMs))
+    const probes = [...this.#state.places.values()].flatMap((place) => {
       if (nowMs < place.dueMs) return []
       place.dueMs = nowMs + (place.answers >= PROOFS ? PROVING_PAUSE_MS : (PAUSES_MS[place.sent] ?? Infinity))
       place.sent += 1
       if (!this.#init.budget.take(place.at, nowMs)) return []
       return [this.#probe(place.at, wallMs)]
     })
+    return [...guessed, ...probes]
+  }
+
+  /** Tries the place now, whatever was tried before: a packet of the far end has come from there. */
+  call(at: AddressPort, nowMs: number): void {
+    if (this.#state.is === 'proven') return
+    this.#begin(nowMs, [at])
+  }
+
+  /** Looks for the far end at all ports that `guesses` gives. */
+  guess(guesses: PortGuesses, nowMs: number): void {
+    if (this.#state.is === 'proven') return
+    this.#begin(nowMs, [])
+    this.#enter({ is: 'trying', untilMs: guesses.untilMs, places: new Map(), guesses })
   }
 
   /** Takes a message of the far end. `packets` are to be sent; `isChanged`: another place is proven. */
@@ -410,12 +433,25 @@ export class Punch {
     if (!places.has(text) && places.size < MOST_PLACES) places.set(text, newPlace(at, nowMs))
   }
 
+  /** A guess was right, so no other port is. */
+  #guessed(at: AddressPort, nowMs: number): void {
+    if (this.#state.is !== 'trying' || this.#state.guesses === undefined) return
+    const { guesses, places } = this.#state
+    if (formatAddress(at.address) !== formatAddress(guesses.address)) return
+    guesses.answered()
+    this.#state = { is: 'trying', untilMs: nowMs + TRY_MS, places }
+  }
+
   #answered({ counter }: PunchMessage, from: AddressPort, nowMs: number): boolean {
     const at = this.#asked.get(counter)
     if (at === undefined || !sameAddressPort(at, from)) return false
     this.#asked.delete(counter)
     this.#init.budget.answered(at)
     if (this.#state.is !== 'trying') return false
+    if (this.#state.guesses !== undefined) {
+      this.#add(at, nowMs)
+      this.#guessed(at, nowMs)
+    }
     const place = this.#state.places.get(formatAddressPort(at))
     if (place === undefined) return false
     place.answers += 1

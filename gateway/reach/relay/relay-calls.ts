@@ -2,11 +2,13 @@
  * The questions of this node to relays: a caller for each binding that is wanted, a socket for each lane device, and the
  * table through which both have one port outside.
  */
+import { isNotFound } from '../../../kernel/kernel.ts'
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
 import {
   type Address,
   type AddressPort,
+  compareAddresses,
   formatAddress,
   parseAddress,
   sameAddressPort,
@@ -19,7 +21,9 @@ import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
-import { planSharedPorts } from './plan-shared-port.ts'
+import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
+import { type Random, portRole } from './plan-port-tries.ts'
+import { PortTries, type RelayedWay, type TriedLink, type UsedPlace } from './port-tries.ts'
 import { namedProbe, probeKey } from './punch-frame.ts'
 import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from './punch.ts'
 
@@ -31,8 +35,10 @@ export interface RelayCallsDeps {
   readonly onError: (error: unknown) => void
   /** A binding has changed. */
   readonly onChange: () => void
-  /** Something is to be sent: call send(). */
+  /** Something is to be sent, or the table is to change: call apply() and send(). */
   readonly onDue: () => void
+  /** Draws ports. Absent: this end does not guess any, and opens none. */
+  readonly random?: Random
 }
 
 /** This node as it proves itself to relays. */
@@ -59,6 +65,8 @@ interface LinkPunch {
   /** endId() of this end and of the far one. */
   readonly from: string
   readonly to: string
+  /** probeKey(). */
+  readonly probeKey: Buffer
   readonly punch: Punch
   /** ProbedLink.sinceMs, for a link over port 443. */
   sinceMs: number | undefined
@@ -76,6 +84,8 @@ export interface WantedInit {
   readonly mayProbe?: (at: AddressPort) => boolean
   /** Links over port 443, for which probes look for a better way. Absent: none. */
   readonly webLinks?: readonly ProbedLink[]
+  /** Where packets of links go, if hasOtherPorts. Absent: nowhere. */
+  readonly used?: readonly UsedPlace[]
 }
 
 /** A link that no relay of a member carries, and that is probed all the same. */
@@ -139,12 +149,19 @@ export class RelayCalls {
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
   #mayProbe: (at: AddressPort) => boolean = () => false
+  readonly #tries: PortTries | undefined
+  #used: readonly UsedPlace[] = []
+  /** An earlier run of the process may have given devices other ports. */
+  #mayAdopt = true
   /** At first, one of an earlier run of the process may be there. */
   #hasTable = true
 
   constructor(deps: RelayCallsDeps) {
-    const { nft, clock } = deps
+    const { nft, clock, openSocket, random, onDue } = deps
     this.#deps = deps
+    const now = (): { nowMs: number; wallMs: number } => ({ nowMs: clock.monotonic(), wallMs: clock.now() })
+    const mayProbe = (at: AddressPort): boolean => this.#mayProbe(at)
+    this.#tries = random && new PortTries({ openSocket, random, mayProbe, now, onDue })
     this.#table = new TableApplier({ nft, clock, table: NFT_TABLE_REACH, comparison: 'elements with the plan' })
   }
 
@@ -154,12 +171,22 @@ export class RelayCalls {
    */
   async apply(
     wants: readonly RelayWant[],
-    { own, ports, places = new Map(), mapped = new Map(), mayProbe = () => false, webLinks = [] }: WantedInit,
+    {
+      own,
+      ports,
+      places = new Map(),
+      mapped = new Map(),
+      mayProbe = () => false,
+      webLinks = [],
+      used = [],
+    }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
     this.#places = places
     this.#mapped = mapped
     this.#mayProbe = mayProbe
+    this.#used = used
+    await this.#adopt(ports, signal)
     const calls = new Map<string, Call>()
     for (const want of own === undefined ? [] : wants) {
       const name = [own?.identity, callName(want.key, want.relay), want.identity].join('|')
@@ -185,11 +212,15 @@ export class RelayCalls {
     const lanes = new Set([
       ...[...calls.values()].map(({ want }) => want.remoteLane),
       ...punched.map(({ remoteLane }) => remoteLane),
+      ...(this.#tries?.lanes() ?? []).filter((lane) => ports.has(lane)),
     ])
+    const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     await this.#applyTable(
       [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
+      others,
       signal,
     )
+    this.#tries?.applied(others)
     this.#keepSockets(lanes)
     if (ended) this.#deps.onChange()
   }
@@ -216,15 +247,17 @@ export class RelayCalls {
       this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
     }
     let dueMs = Infinity
+    for (const one of this.#punches.values()) one.punch.know(this.#factsOf(one, mapping))
+    const tried = [...this.#punches.values()].map((one) => this.#triedLink(one, mapping))
+    for (const packet of this.#tries?.look(tried, this.#used) ?? []) this.#sendPackets(packet.remoteLane, [packet])
     for (const one of this.#punches.values()) {
-      one.punch.know(this.#factsOf(one, mapping))
       this.#sendPackets(one.remoteLane, one.punch.next(nowMs, clock.now()))
       dueMs = Math.min(dueMs, one.punch.dueMs(nowMs))
     }
     if (changed) onChange()
     // Those that wait for others do not count: they are due when one of these is answered, or is given up.
     const callerDues = [...this.#calls.values()].map(({ caller }) => (caller.dueMs > nowMs ? caller.dueMs : Infinity))
-    return Math.min(dueMs, unproven.dueMs, ...callerDues)
+    return Math.min(dueMs, this.#tries?.dueMs ?? Infinity, unproven.dueMs, ...callerDues)
   }
 
   /** First those that are proven, which lets the relay challenge others, then those that have waited for longest. */
@@ -234,6 +267,26 @@ export class RelayCalls {
       if (rank(a) !== rank(b)) return rank(a) - rank(b)
       return a.caller.dueMs < b.caller.dueMs ? -1 : a.caller.dueMs > b.caller.dueMs ? 1 : 0
     })
+  }
+
+  /** Devices have other ports for some places, or may have. */
+  get hasOtherPorts(): boolean {
+    return this.#mayAdopt || (this.#tries?.lanes() ?? []).length > 0
+  }
+
+  /** Links go on while a process takes the place of another one. */
+  async #adopt(ports: ReadonlyMap<number, number>, signal: AbortSignal): Promise<void> {
+    if (!this.#mayAdopt || this.#tries === undefined) return
+    const { nft } = this.#deps
+    const found = await nft.elements(NFT_TABLE_REACH, MAP_OTHER_PORTS, signal).catch((error: unknown) => {
+      if (isNotFound(error)) return []
+      throw error
+    })
+    for (const other of otherPortsOf(found)) {
+      const [lane] = [...ports].find(([, port]) => port === other.device) ?? []
+      if (lane !== undefined) this.#tries.adopt(lane, other)
+    }
+    this.#mayAdopt = false
   }
 
   /** What the relays show of the NAT in front of this node. */
@@ -352,6 +405,7 @@ export class RelayCalls {
   }
 
   close(): void {
+    this.#tries?.close()
     for (const socket of this.#sockets.values()) socket.close()
     this.#sockets.clear()
   }
@@ -393,7 +447,7 @@ export class RelayCalls {
     const init = { own: ends.from, far: ends.to, key, budget: this.#budget, mayProbe }
     const sinceMs = since.get(want.key)
     const punch = new Punch({ ...init, ...(sinceMs === undefined ? {} : { provesMs: WEB_PROVES_MS }) })
-    return { key: want.key, remoteLane: want.remoteLane, ...ends, punch, sinceMs }
+    return { key: want.key, remoteLane: want.remoteLane, ...ends, probeKey: key, punch, sinceMs }
   }
 
   #factsOf({ key, from, to, sinceMs }: LinkPunch, own: NatMapping): Parameters<Punch['know']>[0] {
@@ -407,6 +461,25 @@ export class RelayCalls {
     const known = seen.flatMap((one) => (one.sharedSinceMs === undefined ? [] : [one.sharedSinceMs]))
     const sharedSinceMs = known.length === 0 ? sinceMs : Math.min(...known)
     return { places, own, far, sharedSinceMs, isMapped: this.#mapped.has(key) }
+  }
+
+  #triedLink(one: LinkPunch, own: NatMapping): TriedLink {
+    const { key, remoteLane, from, to, punch } = one
+    const { far, isMapped } = this.#factsOf(one, own)
+    const role = isMapped === true ? undefined : portRole({ own, far })
+    const ways = (this.#byEnds.get(endsName(one)) ?? []).flatMap(({ want, caller: { state } }): RelayedWay[] => {
+      if (want.key !== key || state.is !== 'bound' || state.far === undefined) return []
+      if (!this.#isSeenByOthers(state.seen, want.relay)) return []
+      return [{ at: state.at, seen: state.seen, far: state.far.at }]
+    })
+    return { name: linkName(one), remoteLane, from, to, key: one.probeKey, punch, role, ways }
+  }
+
+  /** The far end sends many packets where this end says that it is, so this end has that from two members. */
+  #isSeenByOthers({ address }: AddressPort, { cluster }: UsableRelay): boolean {
+    return [...this.#calls.values()].some(({ want: { relay }, caller: { state } }) => {
+      return relay.cluster !== cluster && state.is === 'bound' && compareAddresses(state.seen.address, address) === 0
+    })
   }
 
   #sendPackets(lane: number, packets: readonly PunchPacket[]): void {
@@ -464,16 +537,23 @@ export class RelayCalls {
     for (const one of this.#punches.values()) {
       const isOf = (named.from === one.from && named.to === one.to) || (named.from === one.to && named.to === one.from)
       if (!isOf || one.remoteLane !== lane) continue
+      if (named.isRelayed) {
+        const replies = this.#tries?.take(this.#triedLink(one, this.mapping()), bytes, at) ?? []
+        for (const reply of replies) this.#sendPackets(lane, [reply])
+        continue
+      }
       const dueMs = one.punch.dueMs(now.nowMs)
       const { packets, isChanged } = one.punch.take(bytes, at, now)
       this.#sendPackets(lane, packets)
+      // An answer is sent to an authentic probe alone.
+      if (packets.length > 0) this.#tries?.heard(linkName(one), at)
       if (isChanged) onChange()
       if (one.punch.dueMs(now.nowMs) !== dueMs) onDue()
     }
     return true
   }
 
-  async #applyTable(shared: Parameters<typeof planSharedPorts>[0], signal: AbortSignal): Promise<void> {
+  async #applyTable(shared: readonly SharedPort[], others: readonly OtherPort[], signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
@@ -482,7 +562,10 @@ export class RelayCalls {
       return
     }
     this.#hasTable = true
-    const statements = planSharedPorts([...shared].sort((a, b) => a.device - b.device))
+    const statements = planSharedPorts(
+      [...shared].sort((a, b) => a.device - b.device),
+      [...others].sort((a, b) => a.device - b.device || a.port - b.port),
+    )
     // The table is small, and changes when a device gets its first relayed link or loses its last.
     const planned = {
       fixed: formatNft(statements, nft.family),
@@ -542,6 +625,10 @@ function tripOf({ want: { relay }, caller: { state, rttMs } }: Call): RelayTrip 
 
 function isBound({ state }: BindCaller): boolean {
   return state.is === 'bound'
+}
+
+function linkName({ key, from, to }: Pick<LinkPunch, 'key' | 'from' | 'to'>): string {
+  return [key, from, to].join('|')
 }
 
 function endsName({ from, to }: Pick<Call, 'from' | 'to'>): string {

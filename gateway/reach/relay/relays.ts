@@ -3,7 +3,7 @@
  * node offers that. It takes each plan of the lane loop, and gives the next one the addresses at which relays take
  * packets.
  */
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomInt } from 'node:crypto'
 import { ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
 import { removeTable } from '../../../kernel/nft/nft.ts'
 import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
@@ -83,6 +83,7 @@ import {
   webWants,
 } from '../web/plan-web-use.ts'
 import { type WebRelayView, WebRelays } from '../web/web-relays.ts'
+import type { UsedPlace } from './port-tries.ts'
 import { triesSince } from './punch.ts'
 import { RelayServer } from './relay-server.ts'
 
@@ -140,6 +141,8 @@ interface Planned {
   readonly webLinks: readonly WebLink[]
   /** Relays that may measure the NAT in front of this node now. Undefined: there is no NAT, as far as is known. */
   readonly measuring: readonly UsableRelay[] | undefined
+  /** Where packets of links go, if that matters. */
+  readonly used: readonly UsedPlace[]
   /** Ids of the clusters with which this one may have links. */
   readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
@@ -210,7 +213,8 @@ export class Relays {
     const { openSocket, onChange } = init
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
-    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke })
+    const random = (below: number): number => randomInt(below)
+    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
@@ -297,7 +301,8 @@ export class Relays {
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
     this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
-    this.#planned = { world, accepted, ports, wants, webLinks, measuring }
+    const used = this.#calls.hasOtherPorts ? lanes.flatMap((lane) => usedPlaces(world, lane)) : []
+    this.#planned = { world, accepted, ports, wants, webLinks, measuring, used }
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
@@ -481,7 +486,7 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, webLinks, ports, accepted, measuring } = this.#planned
+    const { world, wants, webLinks, ports, accepted, measuring, used } = this.#planned
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -491,7 +496,7 @@ export class Relays {
     const mayProbe = placeValidator(world)
     const probed = this.#probedWebLinks(this.#planned)
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
-    const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed }
+    const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed, used }
     await this.#calls.apply(wants, wanted, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
@@ -615,6 +620,10 @@ export function linksOf(
     return { ...linkInUse(world, remoteLane, link), state: 'connecting', asleep: false }
   })
   return [...served, ...called]
+}
+
+function usedPlaces(world: GatewayWorld, lane: PlannedLane): UsedPlace[] {
+  return linksOf(world, lane).flatMap(({ remoteLane, at }) => (at === undefined ? [] : [{ remoteLane, at }]))
 }
 
 function linkInUse(

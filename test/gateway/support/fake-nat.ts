@@ -28,9 +28,10 @@ export class FakeNat {
     this.#address = address
   }
 
-  /** Where a packet to this destination comes from. */
-  out(to: string): string {
-    const name = this.#kind.maps === 'alike' ? '' : to
+  /** Where a packet to this destination comes from. `inner`: the port inside, if there is more than one. */
+  out(to: string, inner?: number): string {
+    const from = inner === undefined ? '' : ` ${inner}`
+    const name = `${this.#kind.maps === 'alike' ? '' : to}${from}`
     const port = this.#mapped.get(name) ?? this.#firstPort + this.#mapped.size
     this.#mapped.set(name, port)
     this.#sent.set(port, (this.#sent.get(port) ?? new Set()).add(to))

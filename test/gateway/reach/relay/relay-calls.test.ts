@@ -6,10 +6,16 @@ import {
   RelayCalls,
   USELESS_RELAY_MS,
 } from '../../../../gateway/reach/relay/relay-calls.ts'
+import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
 import type { RelayWant } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { bindKey, encodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
-import { formatAddress, parseAddress } from '../../../../model/addresses/addresses.ts'
+import {
+  type AddressPort,
+  formatAddress,
+  parseAddress,
+  parseAddressPort,
+} from '../../../../model/addresses/addresses.ts'
 import { RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
@@ -45,6 +51,33 @@ t.test('a relay that is silent counts as useless, also when it is asked no longe
   await clock.advance(USELESS_RELAY_MS)
   t.equal(calls.worth('roma', relay), 'good', 'it is tried again')
   calls.close()
+})
+
+t.test('a port of an earlier run of the process stays as long as a link uses it, also without relays', async (t) => {
+  const [nft, clock, none] = [new FakeNft(), new FakeClock(), () => undefined]
+  const other = { device: 4500, to: parseAddressPort('198.51.100.1:41000'), port: 50_123 }
+  await nft.run(planSharedPorts([{ device: 4500, socket: 4580 }], [other]))
+  const open = new Set<number>()
+  const openSocket = (_: string, port: number) => {
+    open.add(port)
+    return { send: none, probeTcp: () => none, close: () => void open.delete(port) }
+  }
+  const random = (): number => 0
+  const calls = new RelayCalls({ nft, clock, openSocket, onError: none, onChange: none, onDue: none, random })
+  t.ok(calls.hasOtherPorts, 'there may be one')
+  const round = async (used: readonly { readonly remoteLane: number; readonly at: AddressPort }[]) => {
+    await calls.apply([], { own: undefined, ports: new Map([[0, 4500]]), used }, AbortSignal.timeout(10_000))
+    calls.send()
+  }
+  await round([{ remoteLane: 0, at: other.to }])
+  const elements = await nft.elements('sealane_reach', 'outside')
+  t.strictSame(elements, [{ key: '198.51.100.1 . 41000 . 4500', value: '50123' }])
+  t.ok(open.has(50_123), 'nothing else gets the port')
+  await round([{ remoteLane: 0, at: parseAddressPort('203.0.113.1:4601') }])
+  await round([])
+  t.strictSame(nft.tableNames(), [], 'the link has moved')
+  t.notOk(calls.hasOtherPorts)
+  t.equal(open.size, 0)
 })
 
 t.test('octets that only look like an answer wake nothing', async (t) => {

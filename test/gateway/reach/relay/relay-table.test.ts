@@ -47,6 +47,12 @@ t.test('the table of an end that shares the ports of its devices', async (t) => 
   ])
   equalsGolden(t, formatNft(statements, 'ip'), 'gateway/reach-table.nft')
   await new FakeNft().run(statements)
+  const others = planSharedPorts(
+    [{ device: 4500, socket: 4590 }],
+    [{ device: 4500, to: parseAddressPort('198.51.100.1:41000'), port: 50_123 }],
+  )
+  equalsGolden(t, formatNft(others, 'ip'), 'gateway/reach-table-other-port.nft')
+  await new FakeNft().run(others)
   t.same(
     planSharedPorts([]).map(({ verb }) => verb),
     ['add-table', 'delete-table'],
