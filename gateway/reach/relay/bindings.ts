@@ -385,7 +385,7 @@ export class Bindings {
    * The question of an end that measures its NAT, if it and its address are proven, or else what to do with the octets.
    * Such an end gets no port, and needs no far end.
    */
-  #proven<Q extends Pick<BindQuestion, 'from' | 'to' | 'counter' | 'cookie'>>(
+  #measuring<Q extends Pick<BindQuestion, 'from' | 'to' | 'counter' | 'cookie'>>(
     bytes: Buffer,
     { named, decode }: Measuring<Q>,
     { at, port, nowMs }: Arrived,
@@ -408,7 +408,7 @@ export class Bindings {
 
   #hold(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
-    const proven = this.#proven(bytes, { named, decode: decodeHold }, arrived)
+    const proven = this.#measuring(bytes, { named, decode: decodeHold }, arrived)
     if (!('question' in proven)) return proven
     const { at, nowMs } = arrived
     const { end, key, question } = proven
@@ -434,7 +434,7 @@ export class Bindings {
 
   /** The second answer shows whom the NAT in front of the end lets in. It goes to the address that is proven alone. */
   #echo(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
-    const proven = this.#proven(bytes, { named, decode: decodeEcho }, arrived)
+    const proven = this.#measuring(bytes, { named, decode: decodeEcho }, arrived)
     if (!('question' in proven)) return proven
     const { at } = arrived
     const { end, key, question } = proven
@@ -450,9 +450,9 @@ export class Bindings {
   }
 
   #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
-    const [hold, echo] = [namedHold(bytes), namedEcho(bytes)]
-    if (hold !== undefined) return this.#hold(bytes, hold, { at, port, nowMs })
-    if (echo !== undefined) return this.#echo(bytes, echo, { at, port, nowMs })
+    const [ofHold, ofEcho] = [namedHold(bytes), namedEcho(bytes)]
+    if (ofHold !== undefined) return this.#hold(bytes, ofHold, { at, port, nowMs })
+    if (ofEcho !== undefined) return this.#echo(bytes, ofEcho, { at, port, nowMs })
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
     const named = namedEnds(bytes)
     if (named === undefined) return silent('malformed')

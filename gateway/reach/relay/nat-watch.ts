@@ -23,6 +23,8 @@ export const SIGHTS_AFTER_MS = 20_000
 export interface NatWatchInit extends MeasureDeps {
   /** Whether this node may send packets to a place at which a relay says that it is seen. */
   readonly mayProbe: (at: AddressPort) => boolean
+  /** How long the first measurement waits. Default: SIGHTS_AFTER_MS. */
+  readonly afterMs?: number
 }
 
 interface Measurement {
@@ -60,7 +62,7 @@ export class NatWatch implements NatMeasure {
   look(facts: MeasureFacts | undefined): void {
     const nowMs = this.#init.clock.monotonic()
     if (this.#facts === undefined && facts !== undefined) {
-      this.#nextMs = Math.max(this.#nextMs, nowMs + SIGHTS_AFTER_MS)
+      this.#nextMs = Math.max(this.#nextMs, nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS))
     }
     this.#facts = facts
     const isElsewhere = facts?.seen.some((address) => this.#outside.has(address)) === false && facts.seen.length > 0
@@ -68,7 +70,7 @@ export class NatWatch implements NatMeasure {
       // What is known holds for another NAT.
       this.#stop()
       this.#outside = new Set()
-      this.#nextMs = Math.min(this.#nextMs, Math.max(nowMs + SIGHTS_AFTER_MS, this.#begunMs + LIFE_APART_MS))
+      this.#nextMs = Math.min(this.#nextMs, Math.max(nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS), this.#begunMs + LIFE_APART_MS))
       this.#set({})
     }
     this.#go()
