@@ -318,10 +318,7 @@ const FILTERS = {
   anyone: { reason: 'NatLetsInAnyone', text: 'lets in any sender' },
   address: { reason: 'NatLetsInKnownAddresses', text: 'lets in addresses to which the gateway has sent' },
   port: { reason: 'NatLetsInKnownPorts', text: 'lets in addresses and ports to which the gateway has sent' },
-} as const satisfies Record<
-  NonNullable<NatView['filter']>,
-  { readonly reason: ReasonCode; readonly text: string }
->
+} as const satisfies Record<NonNullable<NatView['filter']>, { readonly reason: ReasonCode; readonly text: string }>
 
 function filterCondition({ nat, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
   const type = CONDITION_NAT_FILTERS

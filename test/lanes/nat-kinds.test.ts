@@ -42,7 +42,7 @@ const BOXES: readonly Box[] = [
     want: { filter: 'anyone', hairpins: true, bursts: 'pass' },
   },
   {
-    ...{ name: 'known addresses', address: '203.0.113.22', letsIn: 'ip saddr @called' },
+    ...{ name: 'known addresses', address: '203.0.113.22', letsIn: 'ip saddr . udp dport @called' },
     want: { filter: 'address', hairpins: false, bursts: 'pass' },
   },
   {
@@ -58,7 +58,7 @@ const BOXES: readonly Box[] = [
 function rules({ address, letsIn, hairpins, limit }: Box): string {
   const back = `ip daddr ${address} ${letsIn ?? ''} udp dport 1024-65535 dnat to ${INSIDE}`
   return `table ip box {
-    set called { type ipv4_addr; flags dynamic,timeout; timeout 60s; }
+    set called { type ipv4_addr . inet_service; flags dynamic,timeout; timeout 60s; }
     chain raw {
       type filter hook prerouting priority raw;
       ${hairpins === true ? '' : `iifname lan ip daddr ${address} drop`}
@@ -70,7 +70,7 @@ function rules({ address, letsIn, hairpins, limit }: Box): string {
     chain pass {
       type filter hook forward priority filter;
       ${limit === undefined ? '' : `oifname wan meta l4proto udp ${limit} drop`}
-      oifname wan update @called { ip daddr }
+      oifname wan update @called { ip daddr . udp sport }
       ct status dnat accept
       iifname wan ct state new drop
     }

@@ -128,7 +128,11 @@ function holdAnswerType(code: number): HoldAnswer['type'] | undefined {
 }
 
 /** Writes what all messages of measurements begin with. */
-export function writeHead(bytes: Buffer, type: number, { from, to, counter }: Omit<BindQuestion, 'cookie' | 'mapping'>): void {
+export function writeHead(
+  bytes: Buffer,
+  type: number,
+  { from, to, counter }: Omit<BindQuestion, 'cookie' | 'mapping'>,
+): void {
   bytes.writeUInt32BE(BIND_MAGIC, 0)
   bytes.writeUInt8(type, 4)
   bytes.write(from, 8, 8, 'hex')

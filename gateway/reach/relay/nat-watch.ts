@@ -11,7 +11,14 @@ import { WakeTimer } from '../../../reconcile/reconcile.ts'
 import { bindKey, endId } from './bind-frame.ts'
 import type { MeasureDeps, MeasureFacts, MeasureRelay, NatMeasure } from './measure-facts.ts'
 import { LIFE_APART_MS, LIFE_COUNTS_MS, LIFE_EVERY_MS, lifeOrder } from './nat-life.ts'
-import { type NatSights, PORTS, SightCaller, type SightPacket, type SightPort, type SightRelay } from './sight-caller.ts'
+import {
+  type NatSights,
+  PORTS,
+  SightCaller,
+  type SightPacket,
+  type SightPort,
+  type SightRelay,
+} from './sight-caller.ts'
 
 /** Relays that are tried before the measurement is put off. */
 const MOST_TRIED = 4
@@ -70,7 +77,10 @@ export class NatWatch implements NatMeasure {
       // What is known holds for another NAT.
       this.#stop()
       this.#outside = new Set()
-      this.#nextMs = Math.min(this.#nextMs, Math.max(nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS), this.#begunMs + LIFE_APART_MS))
+      this.#nextMs = Math.min(
+        this.#nextMs,
+        Math.max(nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS), this.#begunMs + LIFE_APART_MS),
+      )
       this.#set({})
     }
     this.#go()

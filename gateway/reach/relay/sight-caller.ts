@@ -16,6 +16,9 @@
  * A step ends when it has its answer or its time is over; without the relay's word that it has sent the answer in question
  * nothing follows from its absence. A relay that lies can change what is shown, and nothing else: nothing depends on it.
  *
+ * Both ports are of this node, so a NAT that lets in at all ports of a node whomever one of them has sent to counts as one
+ * that lets in anyone. Firewalls of this node itself are measured along with the NAT.
+ *
  * Loss by chance and a limit of the rate look alike in a single burst. It counts as a limit only if MANY_LOST or more of
  * each of two bursts, at relays of two members, are lost, and none of as many that go one by one: at any rate of
  * independent loss less than one measurement in two hundred. A limit that lets BURST through at once is not seen.

@@ -93,12 +93,7 @@ t.test('the kind, its words and its labels', async (t) => {
       'behind cgnat',
       said(planNat({ ...behind, inside: '100.127.255.255' })),
     ],
-    [
-      'only the broker does, long ago',
-      { ...behind, routerOutside: '203.0.113.77' },
-      'behind',
-      said(planNat(behind)),
-    ],
+    ['only the broker does, long ago', { ...behind, routerOutside: '203.0.113.77' }, 'behind', said(planNat(behind))],
     [
       'the broker and a relay disagree',
       { ...behind, seen: ['198.51.100.9'], routerOutside: '198.51.100.9' },

@@ -90,7 +90,10 @@ t.test('an end gets a bounded number of answers, and others are not affected', a
   const stage = new RelayStage()
   const [end, other] = [stage.end('paris'), stage.end('oslo')]
   const [cookie, others] = [cookieFor(stage, end), cookieFor(stage, other)]
-  const outcomes = Array.from({ length: 200 }, () => stage.send(bytesOf(stage, end, { cookie, way: 'port' }), A).outcome)
+  const outcomes = Array.from(
+    { length: 200 },
+    () => stage.send(bytesOf(stage, end, { cookie, way: 'port' }), A).outcome,
+  )
   const answered = outcomes.filter((outcome) => outcome === 'echo').length
   t.ok(answered >= 24 && answered <= 40, `${answered} of 200`)
   t.equal(stage.send(bytesOf(stage, other, { cookie: others }), A).outcome, 'single')

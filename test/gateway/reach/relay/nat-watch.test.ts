@@ -285,4 +285,3 @@ t.test('a node that relays see at its own address is behind no NAT', async (t) =
   t.equal(network.changes, 0)
   network.watch.close()
 })
-
