@@ -99,34 +99,32 @@ export const LANE_REASONS = {
     shows: ['condition BehindNat of Gateway'],
   },
   UdpRateLimited: {
-    means:
-      'Bursts of UDP packets from a gateway to two relays are dropped in part, and single ones are not. Links lose packets above that rate.',
-    todo: 'Raise the limit of UDP at the router or the firewall in front of the gateway, or ask the provider.',
+    means: 'UDP bursts of a gateway to two relays are dropped in part, single packets are not.',
+    todo: 'Raise the UDP limit at the router or firewall.',
     shows: ['condition BehindNat of Gateway'],
   },
   NatLetsInAnyone: {
-    means: 'The NAT in front of a gateway lets in whoever sends to a port that it has mapped.',
+    means: 'The NAT lets in any sender.',
     todo: 'Nothing.',
     shows: ['condition NatFilters of Gateway'],
   },
   NatLetsInKnownAddresses: {
-    means: 'The NAT in front of a gateway lets in only addresses to which the gateway has sent.',
+    means: 'The NAT lets in addresses to which the gateway has sent.',
     todo: 'Nothing, if its links are up.',
     shows: ['condition NatFilters of Gateway'],
   },
   NatLetsInKnownPorts: {
-    means: 'The NAT in front of a gateway lets in only addresses and ports to which the gateway has sent.',
+    means: 'The NAT lets in ports to which the gateway has sent.',
     todo: 'Nothing, if its links are up.',
     shows: ['condition NatFilters of Gateway'],
   },
   NatHairpinWorks: {
-    means: 'The NAT in front of a gateway leads packets to its own address outside back inside.',
+    means: 'The NAT leads packets to its address outside back inside.',
     todo: 'Nothing.',
     shows: ['condition NatHairpins of Gateway'],
   },
   NatHairpinMissing: {
-    means:
-      'The NAT in front of a gateway does not lead packets back inside: two gateways behind it need a common network or a relay.',
+    means: 'The NAT leads no packets back inside: two gateways behind it need a common network or a relay.',
     todo: 'Nothing, if its links are up.',
     shows: ['condition NatHairpins of Gateway'],
   },

@@ -46,6 +46,7 @@ import {
   loopDeps,
 } from '../../world/world.ts'
 import {
+  isBehindNat,
   isOwnLaneHidden,
   isPortMapped,
   ownAddresses,
@@ -58,7 +59,7 @@ import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { NatMeasures } from './nat-measures.ts'
+import { NatMeasures } from './nat-watch.ts'
 import {
   type LinkInUse,
   MOST_WANTS,
@@ -296,7 +297,8 @@ export class Relays {
     const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
     this.#stateCosts(world, own, hasRelay ? lanes : [])
     const { links, wants } = hasRelay ? this.#choose(world, own, lanes) : { links: [], wants: [] }
-    this.#nat = planNat({ ...this.#natFacts(world, own, links), neighbours: neighboursOf(world, lanes) }, this.#nat)
+    const inUse = hasRelay || !isBehindNat(world) ? links : lanes.flatMap((lane) => linksOf(world, lane))
+    this.#nat = planNat({ ...this.#natFacts(world, own, links), neighbours: neighboursOf(inUse, lanes) }, this.#nat)
     const { kind, outside } = this.#nat
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
     this.#webDueMs = Infinity
@@ -638,21 +640,20 @@ function linkInUse(
   }
 }
 
-/** Links that are up by UDP, with where their packets go. */
-function neighboursOf(
-  { laneStates, health }: Pick<GatewayWorld, 'laneStates' | 'health'>,
-  lanes: readonly PlannedLane[],
-): NatFacts['neighbours'] {
-  return lanes.flatMap(({ remoteLane, links }) =>
-    links.flatMap((link) => {
-      const at = laneStates.get(remoteLane)?.links.get(linkKey(link))?.at
-      const isUp = health.get(healthKey(remoteLane, link.cluster))?.state === 'up'
-      if (at === undefined || !isUp || isWebPlace(at) || isRelayPlace(at)) return []
-      const address = formatAddress(at.address)
-      const isPrivate = link.candidates.some((one) => one.kind === 'private' && one.address === address)
-      return [{ cluster: link.cluster, address, isPrivate }]
-    }),
+/** Links that are up by UDP without a relay, with where their packets go. */
+function neighboursOf(inUse: readonly LinkInUse[], lanes: readonly PlannedLane[]): NatFacts['neighbours'] {
+  const planned = lanes.flatMap(({ links }) => links)
+  const privates = new Map(
+    planned.map((link) => [
+      linkKey(link),
+      new Set(link.candidates.flatMap(({ kind, address }) => (kind === 'private' ? [address] : []))),
+    ]),
   )
+  return inUse.flatMap(({ key, cluster, state, at }) => {
+    if (at === undefined || state !== 'up' || isWebPlace(at) || isRelayPlace(at)) return []
+    const address = formatAddress(at.address)
+    return [{ cluster, address, isPrivate: privates.get(key)?.has(address) === true }]
+  })
 }
 
 function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {
