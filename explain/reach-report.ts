@@ -4,6 +4,8 @@
  */
 import {
   CONDITION_BEHIND_NAT,
+  CONDITION_NAT_FILTERS,
+  CONDITION_NAT_HAIRPINS,
   CONDITION_NAT_MAPPING,
   CONDITION_PORT_MAPPED,
   type ConnectionStatus,
@@ -49,6 +51,12 @@ export interface GatewayReach {
   readonly seenAt: readonly string[]
   /** Whether the NAT in front of it keeps one port for all destinations, if there is one. */
   readonly nat: ReachFact
+  /** Whether it is behind NAT, and all that is known of it. Unknown also if nothing shows a NAT. */
+  readonly behindNat: ReachFact
+  /** Whether the NAT lets in only those to which the gateway has sent. */
+  readonly filters: ReachFact
+  /** Whether the NAT leads packets to its own address outside back inside. */
+  readonly hairpins: ReachFact
   /** Whether a router in front of it maps ports. */
   readonly mapping: ReachFact
   /** Whether UDP passes at all. */
@@ -124,6 +132,9 @@ function gatewayReach(world: World, ends: Ends, { object }: Seen<FactObjects['Ga
     node,
     seenAt: [...new Set(seenAt)].sort(),
     nat: natOf(nat, behind),
+    behindNat: factOf(behind, 'nothing shows a NAT'),
+    filters: factOf(findCondition(conditions, CONDITION_NAT_FILTERS), 'relays have not measured it'),
+    hairpins: factOf(findCondition(conditions, CONDITION_NAT_HAIRPINS), 'relays have not measured it'),
     mapping: factOf(mapped, 'no router is asked'),
     udp: udpOf({ links, relays, behind, shown }),
     relays,

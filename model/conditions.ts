@@ -47,6 +47,10 @@ export const CONDITION_NAT_MAPPING = 'NatMappingKept'
  * kind of NAT in front of it.
  */
 export const CONDITION_BEHIND_NAT = 'BehindNat'
+/** On a Gateway behind NAT: whether the NAT lets in at a port only those to which the port has sent. */
+export const CONDITION_NAT_FILTERS = 'NatFilters'
+/** On a Gateway behind NAT: whether the NAT leads packets to its own address outside back inside. */
+export const CONDITION_NAT_HAIRPINS = 'NatHairpins'
 /** On a Gateway that asks the router in front of it for ports outside: whether the router leads calls to it. */
 export const CONDITION_PORT_MAPPED = 'PortMapped'
 /** Reason of the condition Ready. */

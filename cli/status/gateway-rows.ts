@@ -5,6 +5,8 @@
 import {
   CONDITION_BEHIND_NAT,
   CONDITION_DRAINED,
+  CONDITION_NAT_FILTERS,
+  CONDITION_NAT_HAIRPINS,
   CONDITION_READY,
   type ConnectionState,
   type ConnectionStatus,
@@ -59,8 +61,12 @@ export interface GatewayRow {
   readonly heardSecondsAgo?: number
   /** What is known of the NAT in front of it. Absent: it is behind none, or its release does not say. */
   readonly nat?: string
+  /** The reason codes of what is known of it: the kind, whom it lets in, whether it leads back inside. Absent: none. */
+  readonly natReasons?: readonly string[]
   readonly message: string
 }
+
+const NAT_CONDITIONS = [CONDITION_BEHIND_NAT, CONDITION_NAT_FILTERS, CONDITION_NAT_HAIRPINS]
 
 /**
  * `nodes` are all Nodes of the cluster. `nowMs` is in milliseconds since 1970 by this machine's clock. Sorted by lane,
@@ -94,6 +100,7 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
   const problem = node === undefined ? undefined : gatewayProblem(node)
   const heardSecondsAgo = ageMs === undefined ? undefined : Math.floor(ageMs / 1000)
   const nat = findCondition(status?.conditions, CONDITION_BEHIND_NAT)?.message
+  const natReasons = NAT_CONDITIONS.flatMap((type) => findCondition(status?.conditions, type)?.reason ?? [])
   const count = (list: typeof connections): number => new Set(list.map(({ cluster }) => cluster)).size
   const goes = leaving !== undefined || drained !== undefined
   const since = isOld ? status?.heartbeatTime : (drained ?? ready)?.lastTransitionTime
@@ -108,6 +115,7 @@ function servingRow(gateway: Gateway, node: Node | undefined, nowMs: number): Ga
     ...(since === undefined ? {} : { since }),
     ...(heardSecondsAgo === undefined ? {} : { heardSecondsAgo }),
     ...(nat === undefined ? {} : { nat }),
+    ...(natReasons.length === 0 ? {} : { natReasons }),
     message: isOld
       ? `last heard ${agoText(heardSecondsAgo ?? 0)}`
       : joined(leaving, drained?.message ?? ready?.message, problem === undefined ? undefined : problemText(problem)),

@@ -26,13 +26,16 @@ export function reachText(report: ReachReport, wide: boolean): string {
 }
 
 function gatewayText(gateway: GatewayReach, nowMs: number, wide: boolean): string {
-  const { node, seenAt, nat, mapping, udp, relays, links } = gateway
+  const { node, seenAt, nat, behindNat, filters, hairpins, mapping, udp, relays, links } = gateway
   const shown = wide ? links : links.slice(0, MOST_LINKS)
   const rest = links.length - shown.length
   return [
     `gateway ${node}\n`,
     row('seen by relays', seenAt.join(', ') || 'by none'),
+    row('behind NAT', factText(behindNat)),
     row('NAT keeps ports', factText(nat)),
+    row('NAT filters', factText(filters)),
+    row('NAT leads back', factText(hairpins)),
     row('router maps ports', factText(mapping)),
     row('UDP passes', factText(udp)),
     ...(relays.length === 0 ? [row('relays', 'none is asked')] : relays.map((relay) => row('relay', relayText(relay)))),

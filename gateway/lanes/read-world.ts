@@ -49,6 +49,7 @@ export type Known = Pick<
   | 'triesDirect'
   | 'punched'
   | 'mapped'
+  | 'routerOutside'
 >
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const

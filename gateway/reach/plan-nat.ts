@@ -11,6 +11,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import { type UdpFinding, type UdpLink, udpBlockedText, udpFinding } from '../../model/lanes/lanes.ts'
 import type { NatMapping } from './relay/bind-frame.ts'
+import type { NatFilter, NatSights } from './relay/sight-caller.ts'
 
 /**
  * Public: those who see this node see an address of its own. Behind: they do not, and how the NAT maps is not known.
@@ -21,7 +22,8 @@ export type NatKind = 'public' | 'behind' | 'endpoint-independent' | 'symmetric'
 /** The values of the label of the metric: kinds, and what may be beside a kind. */
 export const NAT_TRAITS = [
   ...(['public', 'behind', 'endpoint-independent', 'symmetric', 'unknown'] as const),
-  ...(['cgnat', 'same-lan', 'udp-blocked'] as const),
+  ...(['filters-none', 'filters-addresses', 'filters-ports'] as const),
+  ...(['hairpins', 'no-hairpins', 'cgnat', 'same-nat', 'same-lan', 'udp-rate-limited', 'udp-blocked'] as const),
 ]
 export type NatTrait = (typeof NAT_TRAITS)[number]
 
@@ -39,6 +41,12 @@ export interface NatFacts {
   /** Other members, each with the addresses at which they are seen, by their own word. */
   readonly others: readonly { readonly cluster: string; readonly address: string }[]
   readonly links: readonly UdpLink[]
+  /** Links that are up by UDP without a relay: where their packets go, and whether that is a private candidate. */
+  readonly neighbours: readonly { readonly cluster: string; readonly address: string; readonly isPrivate: boolean }[]
+  /** What relays have shown of the NAT. */
+  readonly sights: NatSights
+  /** GatewayWorld.routerOutside. */
+  readonly routerOutside?: string
   /** GatewayWorld.natLifeSeconds. */
   readonly lifeSeconds?: number
 }
@@ -47,10 +55,21 @@ export interface NatView {
   readonly kind: NatKind
   /** Where others see this node, if not at an address of its own. Sorted. */
   readonly outside: readonly string[]
-  /** An address of the shared space of carriers is on the way (RFC 6598). */
+  /**
+   * An address of the shared space of carriers is on the way (RFC 6598), or two observers see this node at an address
+   * that its router does not have.
+   */
   readonly isCarrier: boolean
   /** Members behind the same NAT, by their own word. Sorted. */
   readonly sameNat: readonly string[]
+  /** Those of them that answer at an address of a network that this node shares. Sorted. */
+  readonly sameLan: readonly string[]
+  /** Whom the NAT lets in at a port that has sent. Absent: it is not known. */
+  readonly filter?: NatFilter
+  /** Whether the NAT leads packets to its own address outside back inside. Absent: it is not known. */
+  readonly hairpins?: boolean
+  /** Packets that follow each other closely are dropped. */
+  readonly isRateLimited: boolean
   readonly udp: UdpFinding
   readonly lifeSeconds?: number
 }
@@ -59,22 +78,45 @@ const CARRIER_SPACE: Prefix = parsePrefix('100.64.0.0/10')
 
 /** `before`: the view before, which knows the mapping of the same NAT also when no two relays are asked any more. */
 export function planNat(facts: NatFacts, before?: NatView): NatView {
-  const { ownAddresses, inside, observed, seen, others, links, lifeSeconds } = facts
+  const { ownAddresses, observed, seen, others, links, neighbours, sights, lifeSeconds } = facts
   // Whoever sees an own private address is in the same network, and shows nothing of the way out of it.
   const sightings = [...new Set([...(observed === undefined ? [] : [observed]), ...seen])].filter((text) => {
     return !(ownAddresses.has(text) && isPrivate(text))
   })
   const outside = sightings.filter((text) => !ownAddresses.has(text)).sort()
-  const sameNat = others.filter(({ address }) => outside.includes(address)).map(({ cluster }) => cluster)
+  const isBehind = outside.length > 0
+  const kind = kindOf(facts.mapping, { sightings, outside }, before)
+  const sameNat = new Set(others.filter(({ address }) => outside.includes(address)).map(({ cluster }) => cluster))
+  const near = neighbours.filter(({ cluster, isPrivate: isInside }) => isInside && sameNat.has(cluster))
+  const hairpins = hairpinsOf(facts, { kind, outside })
   return {
-    kind: kindOf(facts.mapping, { sightings, outside }, before),
-    outside,
-    isCarrier:
-      outside.length > 0 && [...outside, ...(inside === undefined ? [] : [inside])].some((text) => isCarriers(text)),
-    sameNat: [...new Set(sameNat)].sort(),
+    ...{ kind, outside, isCarrier: isBehind && isCarrierNat(facts, outside) },
+    sameNat: [...sameNat].sort(),
+    sameLan: [...new Set(near.map(({ cluster }) => cluster))].sort(),
+    ...(isBehind && sights.filter !== undefined ? { filter: sights.filter } : {}),
+    ...(hairpins === undefined ? {} : { hairpins }),
+    isRateLimited: sights.bursts === 'limited',
     udp: udpFinding(links, seen.length > 0),
     ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
   }
+}
+
+function isCarrierNat({ inside, observed, seen, routerOutside }: NatFacts, outside: readonly string[]): boolean {
+  const onTheWay = [...outside, inside, routerOutside].filter((text) => text !== undefined)
+  if (onTheWay.some((text) => isCarriers(text))) return true
+  // The broker may have seen this node before its network changed, so a relay has to agree.
+  const isAgreed = observed !== undefined && seen.length > 0 && seen.every((text) => text === observed)
+  return isAgreed && routerOutside !== undefined && routerOutside !== observed
+}
+
+/** A packet that does not come back shows nothing of a NAT that gives each destination another port. */
+function hairpinsOf(
+  { neighbours, sights: { hairpins } }: NatFacts,
+  { kind, outside }: Pick<NatView, 'kind' | 'outside'>,
+): boolean | undefined {
+  if (outside.length === 0) return undefined
+  if (hairpins === true || neighbours.some(({ address }) => outside.includes(address))) return true
+  return kind === 'endpoint-independent' ? hairpins : undefined
 }
 
 function kindOf(
@@ -97,13 +139,21 @@ function kindOf(
 }
 
 /** All that the metric shows as 1. */
-export function natTraits({ kind, isCarrier, sameNat, udp }: NatView): readonly NatTrait[] {
-  return [
-    kind,
-    ...(isCarrier ? (['cgnat'] as const) : []),
-    ...(sameNat.length > 0 ? (['same-lan'] as const) : []),
-    ...(udpBlockedText(udp) === undefined ? [] : (['udp-blocked'] as const)),
+export function natTraits(view: NatView): readonly NatTrait[] {
+  const { kind, filter, hairpins, isCarrier, sameNat, sameLan, isRateLimited, udp } = view
+  const beside: readonly (readonly [NatTrait, boolean])[] = [
+    ['filters-none', filter === 'anyone'],
+    ['filters-addresses', filter === 'address'],
+    ['filters-ports', filter === 'port'],
+    ['hairpins', hairpins === true],
+    ['no-hairpins', hairpins === false],
+    ['cgnat', isCarrier],
+    ['same-nat', sameNat.length > 0],
+    ['same-lan', sameLan.length > 0],
+    ['udp-rate-limited', isRateLimited],
+    ['udp-blocked', udpBlockedText(udp) !== undefined],
   ]
+  return [kind, ...beside.flatMap(([trait, isShown]) => (isShown ? [trait] : []))]
 }
 
 function isPrivate(text: string): boolean {

@@ -13,7 +13,7 @@ export {
   planCandidates,
 } from './plan-candidates.ts'
 export { PortMappings, type PortMappingView, portMappingText, endPortMappings } from './mapping/mapping.ts'
-export { NAT_TRAITS, type NatView, natTraits } from './plan-nat.ts'
+export { NAT_TRAITS, type NatTrait, type NatView, natTraits } from './plan-nat.ts'
 export { PublicName } from './public-name.ts'
 export {
   BindCaller,

@@ -4,6 +4,8 @@ import {
   CONDITION_BEHIND_NAT,
   CONDITION_DRAINED,
   CONDITION_KEYS_ROTATED,
+  CONDITION_NAT_FILTERS,
+  CONDITION_NAT_HAIRPINS,
   CONDITION_NAT_MAPPING,
   CONDITION_PORT_MAPPED,
   CONDITION_PUBLIC_NAME,
@@ -297,17 +299,51 @@ function behindNatCondition({ nat, nowMs }: StatusInit, list: readonly Condition
   // The finding of an earlier process stays until there is a plan.
   if (nat === undefined) return list
   const isBehind = nat.outside.length > 0
-  if (!isBehind && udpBlockedText(nat.udp) === undefined) return list.filter((one) => one.type !== type)
+  const isHindered = udpBlockedText(nat.udp) !== undefined || nat.isRateLimited
+  if (!isBehind && !isHindered) return list.filter((one) => one.type !== type)
   const message = fitText(natText(nat), MAX_CONNECTION_MESSAGE_LENGTH)
   return setCondition(list, { type, status: isBehind ? 'True' : 'False', reason: natReason(nat), message }, nowMs)
 }
 
 /** What hinders links most comes first. */
-function natReason({ kind, isCarrier, udp, lifeSeconds }: NatView): ReasonCode {
+function natReason({ kind, isCarrier, isRateLimited, udp, lifeSeconds }: NatView): ReasonCode {
   if (udpBlockedText(udp) !== undefined) return 'UdpBlocked'
+  if (isRateLimited) return 'UdpRateLimited'
   if (lifeSeconds === 0) return 'NatForgetsSoon'
   if (kind === 'symmetric') return 'BehindSymmetricNat'
   return isCarrier ? 'BehindCarrierNat' : 'BehindNat'
+}
+
+const FILTERS = {
+  anyone: { reason: 'NatLetsInAnyone', text: 'lets in any sender' },
+  address: { reason: 'NatLetsInKnownAddresses', text: 'lets in addresses to which the gateway has sent' },
+  port: { reason: 'NatLetsInKnownPorts', text: 'lets in addresses and ports to which the gateway has sent' },
+} as const satisfies Record<NonNullable<NatView['filter']>, { readonly reason: ReasonCode; readonly text: string }>
+
+function filterCondition({ nat, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_NAT_FILTERS
+  // The finding of an earlier process stays until there is a plan.
+  if (nat === undefined) return list
+  if (nat.filter === undefined) return list.filter((one) => one.type !== type)
+  const status = nat.filter === 'anyone' ? 'False' : 'True'
+  const { reason, text } = FILTERS[nat.filter]
+  return setCondition(list, { type, status, reason, message: `the NAT ${text}` }, nowMs)
+}
+
+function hairpinCondition({ nat, nowMs }: StatusInit, list: readonly Condition[]): readonly Condition[] {
+  const type = CONDITION_NAT_HAIRPINS
+  if (nat === undefined) return list
+  if (nat.hairpins === undefined) return list.filter((one) => one.type !== type)
+  const finding: ConditionFinding = nat.hairpins
+    ? {
+        ...{ type, status: 'True', reason: 'NatHairpinWorks' satisfies ReasonCode },
+        message: 'the NAT leads packets to its own address outside back inside',
+      }
+    : {
+        ...{ type, status: 'False', reason: 'NatHairpinMissing' satisfies ReasonCode },
+        message: 'packets to the address outside of the NAT do not come back inside',
+      }
+  return setCondition(list, finding, nowMs)
 }
 
 const NAT_TEXTS = {
@@ -318,14 +354,20 @@ const NAT_TEXTS = {
   symmetric: 'symmetric NAT: another port for each destination',
 } as const satisfies Record<NatView['kind'], string>
 
-function natText({ kind, outside, isCarrier, sameNat, udp, lifeSeconds }: NatView): string {
+function natText(view: NatView): string {
+  const { kind, outside, isCarrier, sameNat, sameLan, filter, hairpins, isRateLimited, udp, lifeSeconds } = view
   const blocked = udpBlockedText(udp)
+  const others = sameNat.filter((cluster) => !sameLan.includes(cluster))
   return [
     NAT_TEXTS[kind],
     ...(outside.length === 0 ? [] : [`seen at ${named(outside)}`]),
-    ...(isCarrier ? ['100.64.0.0/10 is on the way (CGNAT)'] : []),
-    ...(sameNat.length === 0 ? [] : [`behind the same NAT as ${named(sameNat)}`]),
+    ...(filter === undefined ? [] : [FILTERS[filter].text]),
+    ...(hairpins === undefined ? [] : [hairpins ? 'leads packets back inside' : 'leads no packets back inside']),
+    ...(isCarrier ? ['a NAT of a carrier is on the way (CGNAT)'] : []),
+    ...(sameLan.length === 0 ? [] : [`in the same LAN as ${named(sameLan)}`]),
+    ...(others.length === 0 ? [] : [`behind the same NAT as ${named(others)}`]),
     ...(lifeSeconds === undefined ? [] : [lifeText(lifeSeconds)]),
+    ...(isRateLimited ? ['bursts of UDP packets are dropped in part, and single ones are not'] : []),
     ...(blocked === undefined ? [] : [blocked]),
   ].join('; ')
 }
@@ -345,6 +387,8 @@ const CONDITIONS_BESIDE_READY = [
   nameCondition,
   natCondition,
   behindNatCondition,
+  filterCondition,
+  hairpinCondition,
   mappingCondition,
 ]
 

@@ -134,7 +134,7 @@ export interface GatewayWorld {
   /** Relays that have not answered yet, and were first asked a moment ago, by linkKey(). Absent: none. */
   readonly relaysAsked?: ReadonlyMap<string, readonly Address[]>
   /**
-   * For how many seconds the NAT in front of this node keeps a mapping without packets, at least: NatLife.seconds.
+   * For how many seconds the NAT in front of this node keeps a mapping without packets, at least: NatMeasures.lifeSeconds.
    * Absent: it is not known, or there is no NAT.
    */
   readonly natLifeSeconds?: number
@@ -148,6 +148,8 @@ export interface GatewayWorld {
   readonly punched?: ReadonlyMap<string, AddressPort>
   /** Where the router in front of this node leads calls for far gateways of this lane's own number. Absent: nowhere. */
   readonly mapped?: AddressPort
+  /** The address that this router states as its own outside, whether it is believed or not. Absent: none. */
+  readonly routerOutside?: string
   /** Links, by healthKey(), that the node which takes over this node's lane has up. */
   readonly handedOver?: ReadonlySet<string>
 }

@@ -71,7 +71,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
     nat: gauge(
       'nat',
-      '1 for what is known of the NAT in front of this node: public, behind (of unknown kind), endpoint-independent, symmetric, or unknown; and cgnat, same-lan, udp-blocked beside it.',
+      '1 for what is known of the NAT in front of this node: public, behind (of unknown kind), endpoint-independent, symmetric, or unknown; beside it filters-none, -addresses, -ports, hairpins, no-hairpins, cgnat, same-nat, same-lan, udp-rate-limited, udp-blocked.',
       ['kind'],
     ),
     natLife: gauge(

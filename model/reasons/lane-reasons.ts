@@ -84,7 +84,7 @@ export const LANE_REASONS = {
   },
   BehindCarrierNat: {
     means:
-      'A gateway is behind the NAT of a carrier (CGNAT): an address of 100.64.0.0/10 is on the way. Ports that its own router opens lead nowhere.',
+      'A gateway is behind the NAT of a carrier (CGNAT): an address of 100.64.0.0/10 is on the way, or others see another address than its router has. Ports that its own router opens lead nowhere.',
     todo: 'Nothing, if relays suffice. Otherwise ask the carrier for a public address.',
     shows: ['condition BehindNat of Gateway'],
   },
@@ -97,6 +97,36 @@ export const LANE_REASONS = {
     means: 'Links of a gateway are up over port 443 only, although some far ends can be called from outside.',
     todo: 'For faster links, let UDP out to the ports of the other gateways.',
     shows: ['condition BehindNat of Gateway'],
+  },
+  UdpRateLimited: {
+    means: 'UDP bursts of a gateway to two relays are dropped in part, single packets are not.',
+    todo: 'Raise the UDP limit at the router or firewall.',
+    shows: ['condition BehindNat of Gateway'],
+  },
+  NatLetsInAnyone: {
+    means: 'The NAT lets in any sender.',
+    todo: 'Nothing.',
+    shows: ['condition NatFilters of Gateway'],
+  },
+  NatLetsInKnownAddresses: {
+    means: 'The NAT lets in addresses to which the gateway has sent.',
+    todo: 'Nothing, if its links are up.',
+    shows: ['condition NatFilters of Gateway'],
+  },
+  NatLetsInKnownPorts: {
+    means: 'The NAT lets in ports to which the gateway has sent.',
+    todo: 'Nothing, if its links are up.',
+    shows: ['condition NatFilters of Gateway'],
+  },
+  NatHairpinWorks: {
+    means: 'The NAT leads packets to its address outside back inside.',
+    todo: 'Nothing.',
+    shows: ['condition NatHairpins of Gateway'],
+  },
+  NatHairpinMissing: {
+    means: 'The NAT leads no packets back inside: two gateways behind it need a common network or a relay.',
+    todo: 'Nothing, if its links are up.',
+    shows: ['condition NatHairpins of Gateway'],
   },
   PortMapped: {
     means: 'The router in front of a gateway leads calls from outside to it.',

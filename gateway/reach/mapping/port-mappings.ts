@@ -106,7 +106,13 @@ export class PortMappings {
   }
 
   /** What the next plan takes from here. */
-  get known(): Pick<GatewayWorld, 'mapped'> {
+  get known(): Pick<GatewayWorld, 'mapped' | 'routerOutside'> {
+    const [outside] = this.#mapped.values()
+    const stated = this.#asked === undefined || outside === undefined ? undefined : formatAddress(outside.address)
+    return { ...this.#believed(), ...(stated === undefined ? {} : { routerOutside: stated }) }
+  }
+
+  #believed(): Pick<GatewayWorld, 'mapped'> {
     const before = this.#before
     const nowMs = this.#deps.clock.now()
     if (before?.place !== undefined && before.ports.some(({ untilMs }) => nowMs < untilMs))

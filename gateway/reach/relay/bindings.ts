@@ -46,6 +46,7 @@ import {
   endId,
   namedEnds,
 } from './bind-frame.ts'
+import { type EchoAnswer, decodeEcho, encodeEchoAnswer, namedEcho } from './echo-frame.ts'
 import { type HoldAnswer, decodeHold, encodeHoldAnswer, namedHold } from './hold-frame.ts'
 
 /** An end that may use the relay: a gateway of a member. */
@@ -126,6 +127,8 @@ export type RelayEvent =
 export interface RelayEffect {
   /** For the sender of a question. */
   readonly answer?: Buffer
+  /** For an end that measures its NAT, besides the answer. */
+  readonly second?: SecondAnswer
   /** Answers whose time has come, from the control port. Absent: none. */
   readonly late?: readonly Pick<HeldAnswer, 'to' | 'answer'>[]
   /** paths(), known() or openPorts() may differ. */
@@ -134,8 +137,16 @@ export interface RelayEffect {
   readonly outcome?: QuestionOutcome
 }
 
+/** Goes to the address of the sender, at once. */
+export interface SecondAnswer {
+  /** From a port of the relay that has no other use, or from the control port. */
+  readonly leaves: 'other port' | 'control port'
+  readonly to: AddressPort
+  readonly answer: Buffer
+}
+
 export const SILENT = ['malformed', 'badSource', 'unknownEnd', 'wrongMac', 'tooMany'] as const
-export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type'] | HoldAnswer['type']
+export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type'] | HoldAnswer['type'] | EchoAnswer['type']
 
 /** One direction of a pair whose ends are both bound. */
 export interface RelayPath {
@@ -179,6 +190,11 @@ const ANSWERS_OF_PAIR: TokenRate = { burst: 4, perSecond: 1 }
 const CHALLENGES_OF_PAIR: TokenRate = { burst: 2, perSecond: 0.25 }
 /** Answers to an end that measures its NAT: four waits, each asked twice of this relay, with two answers for a question. */
 const HELD_OF_END: TokenRate = { burst: 40, perSecond: 2 }
+/**
+ * Questions with a cookie of an end that measures whom its NAT lets in: ten at once, ten more one by one, and a few before
+ * them. Each is as long as its answers, so one that is sent again by somebody who has copied it gains nothing.
+ */
+const ECHOES_OF_END: TokenRate = { burst: 40, perSecond: 2 }
 /** How often one side may move: each time the table changes. A NAT moves an end seldom, and a restart of the end once. */
 const MOVES_OF_SIDE: TokenRate = { burst: 4, perSecond: 0.5 }
 
@@ -189,6 +205,7 @@ interface KnownEnd extends RelayEnd {
   readonly answers: TokenBucket
   readonly challenges: TokenBucket
   readonly held: TokenBucket
+  readonly echoes: TokenBucket
   /** The greatest counter of a question with a late answer: one that is sent again gets none. */
   newestHold: number
 }
@@ -220,6 +237,19 @@ interface Pair {
   usedMs: number
   /** Since when both sides are bound where they are now. */
   sharedSinceMs: number
+}
+
+/** How the questions of a measurement are read. */
+interface Measuring<Q> {
+  readonly named: Pick<BindQuestion, 'from' | 'to'>
+  readonly decode: (bytes: Buffer, key: Buffer) => Q | undefined
+}
+
+/** Where and when a question has arrived. */
+interface Arrived {
+  readonly at: AddressPort
+  readonly port: number
+  readonly nowMs: number
 }
 
 export class Bindings {
@@ -341,8 +371,9 @@ export class Bindings {
 
   #newEnd(end: RelayEnd, id: string): KnownEnd {
     const { clock } = this.#init
-    const [answers, challenges, held] = [new TokenBucket(clock), new TokenBucket(clock), new TokenBucket(clock)]
-    return { ...end, id, key: undefined, answers, challenges, held, newestHold: -1 }
+    const [answers, challenges] = [new TokenBucket(clock), new TokenBucket(clock)]
+    const [held, echoes] = [new TokenBucket(clock), new TokenBucket(clock)]
+    return { ...end, id, key: undefined, answers, challenges, held, echoes, newestHold: -1 }
   }
 
   /** Two gateways of one cluster never need a relay. */
@@ -350,25 +381,38 @@ export class Bindings {
     return a.member !== b.member && this.#mayLink(a.member, b.member) && this.#mayLink(b.member, a.member)
   }
 
-  /** An end that measures its NAT gets no port, and needs no far end. */
-  #hold(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
+  /**
+   * The question of an end that measures its NAT, if it and its address are proven, or else what to do with the octets.
+   * Such an end gets no port, and needs no far end.
+   */
+  #measuring<Q extends Pick<BindQuestion, 'from' | 'to' | 'counter' | 'cookie'>>(
+    bytes: Buffer,
+    { named, decode }: Measuring<Q>,
+    { at, port, nowMs }: Arrived,
+  ): { readonly end: KnownEnd; readonly key: Buffer; readonly question: Q } | RelayEffect {
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
-    const named = namedHold(bytes)
-    const isHere = named?.to === this.#ownId && port === this.#init.controlPort
-    if (named === undefined || !isHere) return silent('malformed')
+    if (named.to !== this.#ownId || port !== this.#init.controlPort) return silent('malformed')
     if (!this.#mayBeEnd(at)) return silent('badSource')
     const end = this.#ends.get(named.from)
     const key = end === undefined ? undefined : this.#keyOf(end)
     if (end === undefined || key === undefined) return silent('unknownEnd')
-    const question = decodeHold(bytes, key)
+    const question = decode(bytes, key)
     if (question === undefined) return silent('wrongMac')
-    const { from, to, counter, waitMs } = question
     const cookies = this.#cookies(question, at, port, undefined, nowMs)
-    if (!cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) {
-      const [cookie] = cookies
-      if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
-      return answered({ from, to, counter, type: 'challenge', cookie }, key)
-    }
+    if (cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) return { end, key, question }
+    const [cookie] = cookies
+    if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
+    const { from, to, counter } = question
+    return answered({ from, to, counter, type: 'challenge', cookie }, key)
+  }
+
+  #hold(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
+    const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
+    const proven = this.#measuring(bytes, { named, decode: decodeHold }, arrived)
+    if (!('question' in proven)) return proven
+    const { at, nowMs } = arrived
+    const { end, key, question } = proven
+    const { from, to, counter, waitMs } = question
     const answer = (type: HoldAnswer['type'], newest = 0): Buffer =>
       encodeHoldAnswer({ type, from, to, counter, waitMs, seen: at, newest }, key)
     if (counter <= end.newestHold) {
@@ -388,8 +432,27 @@ export class Bindings {
     return { answer: answer(outcome), isChanged: false, outcome }
   }
 
+  /** The second answer shows whom the NAT in front of the end lets in. It goes to the address that is proven alone. */
+  #echo(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
+    const proven = this.#measuring(bytes, { named, decode: decodeEcho }, arrived)
+    if (!('question' in proven)) return proven
+    const { at } = arrived
+    const { end, key, question } = proven
+    if (!takeOne(end.echoes, ECHOES_OF_END)) return { isChanged: false, outcome: 'tooMany' }
+    const { from, to, counter, way, place } = question
+    const answer = (type: EchoAnswer['type']): Buffer => encodeEchoAnswer({ type, from, to, counter, seen: at }, key)
+    const target = way === 'none' ? undefined : (place ?? at)
+    if (target?.address.value !== at.address.value)
+      return { answer: answer('single'), isChanged: false, outcome: 'single' }
+    const leaves = way === 'port' ? 'other port' : 'control port'
+    const second: SecondAnswer = { leaves, to: target, answer: answer('second') }
+    return { answer: answer('echo'), second, isChanged: false, outcome: 'echo' }
+  }
+
   #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
-    if (namedHold(bytes) !== undefined) return this.#hold(bytes, at, port, nowMs)
+    const [ofHold, ofEcho] = [namedHold(bytes), namedEcho(bytes)]
+    if (ofHold !== undefined) return this.#hold(bytes, ofHold, { at, port, nowMs })
+    if (ofEcho !== undefined) return this.#echo(bytes, ofEcho, { at, port, nowMs })
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
     const named = namedEnds(bytes)
     if (named === undefined) return silent('malformed')

@@ -127,7 +127,12 @@ function holdAnswerType(code: number): HoldAnswer['type'] | undefined {
   }
 }
 
-function writeHead(bytes: Buffer, type: number, { from, to, counter }: Omit<BindQuestion, 'cookie' | 'mapping'>): void {
+/** Writes what all messages of measurements begin with. */
+export function writeHead(
+  bytes: Buffer,
+  type: number,
+  { from, to, counter }: Omit<BindQuestion, 'cookie' | 'mapping'>,
+): void {
   bytes.writeUInt32BE(BIND_MAGIC, 0)
   bytes.writeUInt8(type, 4)
   bytes.write(from, 8, 8, 'hex')
@@ -135,6 +140,7 @@ function writeHead(bytes: Buffer, type: number, { from, to, counter }: Omit<Bind
   bytes.writeBigUInt64BE(BigInt(counter), 24)
 }
 
-function isZero(bytes: Buffer, from: number, to: number): boolean {
+/** Whether these octets, without the last one of the range, are zero. */
+export function isZero(bytes: Buffer, from: number, to: number): boolean {
   return bytes.subarray(from, to).every((octet) => octet === 0)
 }

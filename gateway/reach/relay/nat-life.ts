@@ -9,13 +9,13 @@
  * that answer at all. Each measurement begins with another relay, in an order of this node's own.
  */
 import { createHash } from 'node:crypto'
-import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
-import { type Address, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
+import type { ProbeSocket } from '../../../kernel/probing/probing.ts'
+import { formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { RELAY_PORT } from '../../../model/model.ts'
-import { type Clock, WakeTimer } from '../../../reconcile/reconcile.ts'
+import { WakeTimer } from '../../../reconcile/reconcile.ts'
 import { bindKey, endId } from './bind-frame.ts'
 import { HoldCaller, type HoldResult } from './hold-caller.ts'
-import type { OwnEnd } from './relay-calls.ts'
+import type { MeasureDeps, MeasureFacts, MeasureRelay, NatMeasure } from './measure-facts.ts'
 
 export const WAITS_SECONDS = [10, 30, 60, 120] as const
 /** The relay waits somewhat longer: a mapping that has lived for a wait is not to be at its very end. */
@@ -32,30 +32,6 @@ const ATTEMPTS = 2
 /** Relays of an earlier release serve no measurement, so their attempts do not count. There are no more than these. */
 const MOST_ATTEMPTS = 6
 
-export interface LifeFacts {
-  /** Undefined: this node cannot prove itself to relays yet. */
-  readonly own: OwnEnd | undefined
-  readonly relays: readonly LifeRelay[]
-  /** Addresses at which relays see this node now. */
-  readonly seen: readonly string[]
-  /** Addresses that this node has itself. */
-  readonly ownAddresses: ReadonlySet<string>
-}
-
-export interface LifeRelay {
-  /** The member whose gateway relays. */
-  readonly cluster: string
-  readonly identity: string
-  readonly address: Address
-}
-
-export interface NatLifeDeps {
-  readonly clock: Clock
-  readonly openSocket: OpenProbeSocket
-  /** `seconds` has changed. */
-  readonly onChange: () => void
-}
-
 interface WaitMeasured {
   readonly seconds: number
   readonly results: readonly { readonly result: HoldResult; readonly cluster: string }[]
@@ -65,15 +41,15 @@ interface WaitMeasured {
 
 interface Attempt {
   readonly caller: HoldCaller
-  readonly relay: LifeRelay
+  readonly relay: MeasureRelay
   readonly socket: ProbeSocket
   isReady: boolean
 }
 
-export class NatLife {
-  readonly #deps: NatLifeDeps
+export class NatLife implements NatMeasure {
+  readonly #deps: MeasureDeps
   readonly #wake: WakeTimer
-  #facts: LifeFacts | undefined
+  #facts: MeasureFacts | undefined
   #seconds: number | undefined
   #waits: readonly WaitMeasured[] = []
   #begunMs = -Infinity
@@ -89,7 +65,7 @@ export class NatLife {
   /** The greatest counter for each relay, by its identity: one that lies must not spoil those of others. */
   readonly #counters = new Map<string, number>()
 
-  constructor(deps: NatLifeDeps) {
+  constructor(deps: MeasureDeps) {
     this.#deps = deps
     this.#wake = new WakeTimer(deps.clock, () => this.#go())
   }
@@ -102,8 +78,7 @@ export class NatLife {
     return this.#seconds
   }
 
-  /** Takes what is known now. Undefined: this node is not behind NAT. */
-  look(facts: LifeFacts | undefined): void {
+  look(facts: MeasureFacts | undefined): void {
     this.#facts = facts
     const isElsewhere =
       facts !== undefined && facts.seen.length > 0 && !facts.seen.some((address) => this.#outside.has(address))
@@ -271,7 +246,7 @@ export class NatLife {
  * The relays in an order of this node's own, from another one at each measurement: members in turn, each with its next
  * relay, so that the relays of one member do not follow each other if there are others.
  */
-export function lifeOrder<R extends Pick<LifeRelay, 'cluster' | 'identity'>>(
+export function lifeOrder<R extends Pick<MeasureRelay, 'cluster' | 'identity'>>(
   own: string,
   relays: readonly R[],
   count: number,

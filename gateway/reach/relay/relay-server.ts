@@ -17,7 +17,7 @@ import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probin
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
-import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd } from './bindings.ts'
+import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd, type SecondAnswer } from './bindings.ts'
 import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 
@@ -70,6 +70,9 @@ export class RelayServer {
   /** What ends have sent since the reading before. */
   #bytesPerSecond = 0
   #waiting: Waiting[] = []
+  /** A port that answers ends that measure whom their NAT lets in. What comes to it is not read. */
+  #other: OpenSocket | undefined
+  #isOtherReady = false
   #elements: ElementMaps = new Map()
 
   constructor(deps: RelayDeps, config: RelayConfig) {
@@ -109,6 +112,7 @@ export class RelayServer {
       this.#late.close()
       for (const { close } of this.#sockets.values()) close()
       this.#sockets.clear()
+      this.#other?.close()
     }
   }
 
@@ -134,18 +138,42 @@ export class RelayServer {
       this.#sockets.delete(port)
     }
     for (const port of wanted) if (!this.#sockets.has(port)) this.#sockets.set(port, this.#open(port))
-    await Promise.all([...this.#sockets.values()].map(({ ready }) => ready))
+    this.#other ??= this.#openOther()
+    await Promise.all([this.#other, ...this.#sockets.values()].map(({ ready }) => ready))
   }
 
   #open(port: number): OpenSocket {
+    return this.#newSocket(port, {
+      onMessage: (bytes, from) => this.#take(bytes, { address: parseAddress(from.address), port: from.port }, port),
+      onError: () => this.#sockets.delete(port),
+    })
+  }
+
+  /** Some port that is none of those of pairs: the table passes its packets by. */
+  #openOther(): OpenSocket {
+    const socket = this.#newSocket(0, {
+      onMessage: () => undefined,
+      onError: () => {
+        this.#other = undefined
+        this.#isOtherReady = false
+      },
+    })
+    void socket.ready.then(() => (this.#isOtherReady = this.#other === socket))
+    return socket
+  }
+
+  /** After `events.onError` the next round opens the socket again. */
+  #newSocket(
+    port: number,
+    events: { readonly onMessage: Parameters<OpenProbeSocket>[2]['onMessage']; readonly onError: () => void },
+  ): OpenSocket {
     const { openSocket = openUdpProbeSocket, onError } = this.#deps
     const { promise: ready, resolve } = Promise.withResolvers<undefined>()
     const socket = openSocket(formatAddress(this.#config.address), port, {
       onReady: () => resolve(undefined),
-      onMessage: (bytes, from) => this.#take(bytes, { address: parseAddress(from.address), port: from.port }, port),
+      onMessage: events.onMessage,
       onError: (error) => {
-        // The next round opens it again.
-        this.#sockets.delete(port)
+        events.onError()
         onError(error)
         resolve(undefined)
       },
@@ -155,13 +183,23 @@ export class RelayServer {
   }
 
   #take(bytes: Buffer, from: AddressPort, port: number): void {
-    const { answer, isChanged, outcome } = this.#bindings.apply({ kind: 'question', bytes, from, port })
+    const { answer, second, isChanged, outcome } = this.#bindings.apply({ kind: 'question', bytes, from, port })
     if (outcome !== undefined) this.#deps.onQuestion?.(outcome)
     if (outcome === 'held') this.#wakeLate()
     if (isChanged) this.#loop.poke()
+    // Without the second answer, the first one would say that the NAT keeps it out.
+    if (second !== undefined && !this.#sendSecond(second)) return
     if (answer === undefined) return
     if (!isChanged) this.#sockets.get(port)?.send(answer, from)
     else if (this.#waiting.length < MOST_WAITING) this.#waiting.push({ port, to: from, answer })
+  }
+
+  /** Returns whether it was sent. */
+  #sendSecond({ leaves, to, answer }: SecondAnswer): boolean {
+    const other = this.#isOtherReady ? this.#other : undefined
+    const socket = leaves === 'other port' ? other : this.#sockets.get(this.#config.controlPort)
+    socket?.send(answer, to)
+    return socket !== undefined
   }
 
   /** The rounds of the loop would be too late: they wait for the kernel. */

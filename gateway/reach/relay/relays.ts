@@ -46,6 +46,7 @@ import {
   loopDeps,
 } from '../../world/world.ts'
 import {
+  isBehindNat,
   isOwnLaneHidden,
   isPortMapped,
   ownAddresses,
@@ -54,11 +55,11 @@ import {
   planCandidates,
   seeksRelays,
 } from '../plan-candidates.ts'
-import { type NatView, planNat } from '../plan-nat.ts'
+import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
-import { NatLife } from './nat-life.ts'
+import { NatMeasures } from './nat-watch.ts'
 import {
   type LinkInUse,
   MOST_WANTS,
@@ -173,7 +174,7 @@ export class Relays {
   readonly #init: RelaysInit
   readonly #calls: RelayCalls
   readonly #web: WebRelays
-  readonly #life: NatLife
+  readonly #measures: NatMeasures
   #nat: NatView | undefined
   #webUses: ReadonlyMap<string, WebUse> = new Map()
   #webDueMs = Infinity
@@ -219,7 +220,10 @@ export class Relays {
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
     })
-    this.#life = new NatLife({ clock, openSocket, onChange: () => this.#measured() })
+    const mayProbe = (at: AddressPort): boolean => {
+      return this.#planned !== undefined && placeValidator(this.#planned.world)(at)
+    }
+    this.#measures = new NatMeasures({ clock, openSocket, onChange, mayProbe, logger: deps.logger })
     this.#wake = new WakeTimer(clock, poke)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'relays'), ROUNDS, (signal) => this.#round(signal))
   }
@@ -234,6 +238,7 @@ export class Relays {
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     const relaysAsked = this.#calls.asked()
+    const { lifeSeconds } = this.#measures
     return {
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
@@ -242,7 +247,7 @@ export class Relays {
       ...(this.#moving.size === 0 ? {} : { relayMoves: this.#moving }),
       ...(relaysAsked.size === 0 ? {} : { relaysAsked }),
       ...(this.#stated.length === 0 ? {} : { statedCosts: this.#stated }),
-      ...(this.#life.seconds === undefined ? {} : { natLifeSeconds: this.#life.seconds }),
+      ...(lifeSeconds === undefined ? {} : { natLifeSeconds: lifeSeconds }),
     }
   }
 
@@ -296,7 +301,8 @@ export class Relays {
     const hasRelay = isOffered || lanes.some(({ links }) => links.some(({ relays }) => relays === true))
     this.#stateCosts(world, own, hasRelay ? lanes : [])
     const { links, wants } = hasRelay ? this.#choose(world, own, lanes) : { links: [], wants: [] }
-    this.#nat = planNat(this.#natFacts(world, own, links), this.#nat)
+    const inUse = hasRelay || !isBehindNat(world) ? links : lanes.flatMap((lane) => linksOf(world, lane))
+    this.#nat = planNat({ ...this.#natFacts(world, own, links), neighbours: neighboursOf(inUse, lanes) }, this.#nat)
     const { kind, outside } = this.#nat
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
     this.#webDueMs = Infinity
@@ -312,16 +318,21 @@ export class Relays {
     this.#loop.poke()
   }
 
-  #natFacts(world: GatewayWorld, own: GatewayLaneConfig, links: readonly LinkInUse[]): Parameters<typeof planNat>[0] {
+  #natFacts(
+    world: GatewayWorld,
+    own: GatewayLaneConfig,
+    links: readonly LinkInUse[],
+  ): Omit<Parameters<typeof planNat>[0], 'neighbours'> {
     const observed = ownObservedAddress(world)
     const inside = planCandidates(world, own).find(({ kind }) => kind === 'private')?.address
-    const lifeSeconds = this.#life.seconds
+    const { lifeSeconds, sights } = this.#measures
     return {
       ownAddresses: ownAddresses(world),
       ...(inside === undefined ? {} : { inside }),
       ...(observed === undefined ? {} : { observed }),
       ...(lifeSeconds === undefined ? {} : { lifeSeconds }),
-      ...{ seen: this.seen, mapping: this.mapping },
+      ...(world.routerOutside === undefined ? {} : { routerOutside: world.routerOutside }),
+      ...{ sights, seen: this.seen, mapping: this.mapping },
       others: world.endpoints.flatMap(({ spec: { cluster, candidates } }) =>
         candidates.flatMap(({ kind, address }) => (kind === 'observed' ? [{ cluster, address }] : [])),
       ),
@@ -336,15 +347,6 @@ export class Relays {
         }
       }),
     }
-  }
-
-  #measured(): void {
-    const { seconds } = this.#life
-    if (seconds !== undefined) {
-      const life = seconds === 0 ? 'less than 10 s' : `${seconds} s or more`
-      this.#deps.logger.info(`the NAT in front of this node keeps a mapping without packets for ${life}`)
-    }
-    this.#init.onChange()
   }
 
   /** What this node states of relays from now on: how far those are that it may ask, and its load if it is one. */
@@ -478,7 +480,7 @@ export class Relays {
     } finally {
       this.#wake.close()
       this.#calls.close()
-      this.#life.close()
+      this.#measures.close()
       this.#web.close()
       await this.#stopServing()
     }
@@ -491,7 +493,7 @@ export class Relays {
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
     const seen = this.#calls.seen()
-    this.#life.look(measuring && { own, relays: measuring, seen, ownAddresses: ownAddresses(world) })
+    this.#measures.look(measuring && { own, relays: measuring, seen, ownAddresses: ownAddresses(world) })
     this.#web.apply({ links: webLinks, own: asks ? own : undefined, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
     const probed = this.#probedWebLinks(this.#planned)
@@ -645,6 +647,22 @@ function linkInUse(
     ...{ state: is, asleep },
     ...(state?.at === undefined ? {} : { at: state.at }),
   }
+}
+
+/** Links that are up by UDP without a relay, with where their packets go. */
+function neighboursOf(inUse: readonly LinkInUse[], lanes: readonly PlannedLane[]): NatFacts['neighbours'] {
+  const planned = lanes.flatMap(({ links }) => links)
+  const privates = new Map(
+    planned.map((link) => [
+      linkKey(link),
+      new Set(link.candidates.flatMap(({ kind, address }) => (kind === 'private' ? [address] : []))),
+    ]),
+  )
+  return inUse.flatMap(({ key, cluster, state, at }) => {
+    if (at === undefined || state !== 'up' || isWebPlace(at) || isRelayPlace(at)) return []
+    const address = formatAddress(at.address)
+    return [{ cluster, address, isPrivate: privates.get(key)?.has(address) === true }]
+  })
 }
 
 function isSeeking(world: GatewayWorld, own: GatewayLaneConfig): boolean {

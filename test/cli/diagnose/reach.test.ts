@@ -42,6 +42,10 @@ const RELAYED = brokenMember(
         ...{ type: 'PortMapped', status: 'False', reason: 'RouterMapsNoPorts', lastTransitionTime: at },
         message: 'the router 192.168.0.1\u001b[2J is silent',
       })
+      conditions.push({
+        ...{ type: 'NatFilters', status: 'True', reason: 'NatLetsInKnownPorts', lastTransitionTime: at },
+        message: 'the NAT lets in few\u001b[2J',
+      })
       status['relays'] = [
         { name: 'oslo', at: '203.0.113.9:4600', state: 'answers', seenAt: '198.51.100.7:61000', rttMs: 7 },
         {
@@ -69,6 +73,9 @@ t.test('the rung of each link, and why not a better one', async (t) => {
   t.same([code, stderr], [lanes.code, ''], 'the exit code is that of the lanes')
   const lines = [
     '  seen by relays     198.51.100.7:61000',
+    '  behind NAT         unknown: nothing shows a NAT',
+    '  NAT filters        yes (NatLetsInKnownPorts): the NAT lets in few?[2J',
+    '  NAT leads back     unknown: relays have not measured it',
     '  NAT keeps ports    unknown: no two relays see it, so that its NAT is not known, if there is one',
     '  router maps ports  no (RouterMapsNoPorts): the router 192.168.0.1?[2J is silent',
     '  UDP passes         yes: the link to paris is up by UDP',

@@ -66,6 +66,23 @@ t.test('nothing has flowed, nobody has reported', async (t) => {
   ])
 })
 
+t.test('what is known of the NAT, by codes, and nothing from earlier releases', async (t) => {
+  const at = '2026-01-01T00:05:00Z'
+  const of = (...types: readonly (readonly [string, string])[]): readonly string[] | undefined => {
+    const made = gateway('a', 0, [])
+    const more = types.map(([type, reason]) => {
+      return { type, status: 'True', reason, message: type, lastTransitionTime: at } as const
+    })
+    const conditions = [...(made.status?.conditions ?? []), ...more] as NonNullable<Gateway['status']>['conditions']
+    return gatewayRows([{ ...made, status: { ...made.status!, conditions } } as Gateway], [], NOW)[0]?.natReasons
+  }
+  t.equal(of(), undefined)
+  t.strictSame(of(['NatHairpins', 'NatHairpinWorks'], ['BehindNat', 'UdpRateLimited']), [
+    'UdpRateLimited',
+    'NatHairpinWorks',
+  ])
+})
+
 t.test('states, and since when', async (t) => {
   const [drainedAt, at] = ['2026-01-01T00:05:00Z', '2026-01-01T00:00:00Z']
   const withDrained = (status: 'True' | 'False', message: string): Gateway => {

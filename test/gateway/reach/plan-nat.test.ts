@@ -14,7 +14,7 @@ const FACTS: NatFacts = {
     mapping: 'unknown',
     others: [],
   },
-  links: [],
+  ...{ links: [], neighbours: [], sights: {} },
 }
 /** `oslo tcp-443`, `roma udp hidden new`. */
 function links(...texts: readonly string[]): NatFacts['links'] {
@@ -68,9 +68,9 @@ t.test('the kind, its words and its labels', async (t) => {
         ...{ ...behind, inside: '100.64.3.4', seen: [OUTSIDE], mapping: 'addressDependent', lifeSeconds: 120 },
         others: ['roma', 'oslo', 'oslo'].map((cluster) => ({ cluster, address: OUTSIDE })),
       },
-      'symmetric cgnat same-lan',
+      'symmetric cgnat same-nat',
       'True BehindSymmetricNat: symmetric NAT: another port for each destination; seen at 198.51.100.1; ' +
-        '100.64.0.0/10 is on the way (CGNAT); behind the same NAT as oslo, roma; ' +
+        'a NAT of a carrier is on the way (CGNAT); behind the same NAT as oslo, roma; ' +
         'a mapping without packets lives for 120 s or more: keepalives every 20 s, or 10 s to ends that may be behind NAT',
     ],
     [
@@ -78,9 +78,88 @@ t.test('the kind, its words and its labels', async (t) => {
       { ...behind, inside: '100.127.255.255' },
       'behind cgnat',
       'True BehindCarrierNat: NAT; fewer than two relays show how it maps ports; seen at 198.51.100.1; ' +
-        '100.64.0.0/10 is on the way (CGNAT)',
+        'a NAT of a carrier is on the way (CGNAT)',
     ],
     ['an address next to those of carriers', { ...behind, inside: '100.128.0.1' }, 'behind', said(planNat(behind))],
+    [
+      'the router has an address of a carrier',
+      { ...behind, routerOutside: '100.64.9.9' },
+      'behind cgnat',
+      said(planNat({ ...behind, inside: '100.127.255.255' })),
+    ],
+    [
+      'broker and relay see another address than the router has',
+      { ...behind, seen: [OUTSIDE], routerOutside: '203.0.113.77' },
+      'behind cgnat',
+      said(planNat({ ...behind, inside: '100.127.255.255' })),
+    ],
+    ['only the broker does, long ago', { ...behind, routerOutside: '203.0.113.77' }, 'behind', said(planNat(behind))],
+    [
+      'the broker and a relay disagree',
+      { ...behind, seen: ['198.51.100.9'], routerOutside: '198.51.100.9' },
+      'behind',
+      said(planNat({ ...behind, seen: ['198.51.100.9'] })),
+    ],
+    [
+      'lets in known ports, leads back inside, drops bursts',
+      {
+        ...{ ...behind, seen: [OUTSIDE], mapping: 'endpointIndependent' },
+        sights: { filter: 'port', hairpins: true, bursts: 'limited' },
+      },
+      'endpoint-independent filters-ports hairpins udp-rate-limited',
+      'True UdpRateLimited: NAT with one port for all destinations (endpoint-independent mapping); ' +
+        'seen at 198.51.100.1; lets in addresses and ports to which the gateway has sent; leads packets back inside; ' +
+        'bursts of UDP packets are dropped in part, and single ones are not',
+    ],
+    [
+      'lets in anyone, and leads nothing back',
+      {
+        ...{ ...behind, seen: [OUTSIDE], mapping: 'endpointIndependent' },
+        sights: { filter: 'anyone', hairpins: false, bursts: 'pass' },
+      },
+      'endpoint-independent filters-none no-hairpins',
+      'True BehindNat: NAT with one port for all destinations (endpoint-independent mapping); ' +
+        'seen at 198.51.100.1; lets in any sender; leads no packets back inside',
+    ],
+    [
+      'a symmetric NAT that leads nothing back may do so to its real port',
+      {
+        ...{ ...behind, seen: [OUTSIDE], mapping: 'addressDependent' },
+        sights: { filter: 'address', hairpins: false },
+      },
+      'symmetric filters-addresses',
+      'True BehindSymmetricNat: symmetric NAT: another port for each destination; seen at 198.51.100.1; ' +
+        'lets in addresses to which the gateway has sent',
+    ],
+    [
+      'a link through the address outside',
+      { ...behind, neighbours: [{ cluster: 'oslo', address: OUTSIDE, isPrivate: false }] },
+      'behind hairpins',
+      'True BehindNat: NAT; fewer than two relays show how it maps ports; seen at 198.51.100.1; ' +
+        'leads packets back inside',
+    ],
+    [
+      'one neighbour in the LAN, one behind the NAT alone, one with the same private address elsewhere',
+      {
+        ...behind,
+        others: ['oslo', 'roma'].map((cluster) => ({ cluster, address: OUTSIDE })),
+        neighbours: [
+          { cluster: 'oslo', address: '10.0.0.9', isPrivate: true },
+          { cluster: 'roma', address: '198.51.100.30', isPrivate: false },
+          { cluster: 'bern', address: '10.0.0.8', isPrivate: true },
+        ],
+      },
+      'behind same-nat same-lan',
+      'True BehindNat: NAT; fewer than two relays show how it maps ports; seen at 198.51.100.1; ' +
+        'in the same LAN as oslo; behind the same NAT as roma',
+    ],
+    [
+      'bursts are dropped, and no NAT is known',
+      { ...FACTS, sights: { bursts: 'limited', filter: 'port', hairpins: true } },
+      'unknown udp-rate-limited',
+      'False UdpRateLimited: nothing that counts has seen this gateway; ' +
+        'bursts of UDP packets are dropped in part, and single ones are not',
+    ],
     [
       'one that forgets soon',
       { ...behind, lifeSeconds: 0 },
@@ -153,6 +232,32 @@ t.test('the condition of the mapping does not contradict that of the NAT', async
   t.notOk(after(planNat({ ...FACTS, observed: '203.0.113.5' }, symmetric)), 'none')
 })
 
+t.test('whom the NAT lets in, and whether it leads back inside, are conditions with codes', async (t) => {
+  const of = (sights: NatFacts['sights'], before: StatusInit['conditions'] = []) => {
+    const nat = planNat({ ...behind, seen: [OUTSIDE], mapping: 'endpointIndependent', sights })
+    return planStatus({ ...STATUS, conditions: before, nat }).status?.conditions ?? []
+  }
+  const codes = (sights: NatFacts['sights'], before: StatusInit['conditions'] = []): readonly string[] =>
+    of(sights, before)
+      .filter(({ type }) => type === 'NatFilters' || type === 'NatHairpins')
+      .map(({ type, status, reason }) => `${type} ${status} ${reason}`)
+      .sort()
+  t.strictSame(codes({ filter: 'anyone', hairpins: true }), [
+    'NatFilters False NatLetsInAnyone',
+    'NatHairpins True NatHairpinWorks',
+  ])
+  t.strictSame(codes({ filter: 'address' }), ['NatFilters True NatLetsInKnownAddresses'])
+  const both = { filter: 'port', hairpins: false } as const
+  const want = ['NatFilters True NatLetsInKnownPorts', 'NatHairpins False NatHairpinMissing']
+  t.strictSame(codes(both), want)
+  t.strictSame(codes({}, of(both)), [], 'they go when they are not known any more')
+  const kept = planStatus({ ...STATUS, conditions: of(both) }).status?.conditions ?? []
+  t.ok(
+    want.every((text) => kept.some(({ reason }) => text.endsWith(reason))),
+    'and stay before the first plan',
+  )
+})
+
 t.test('the condition goes with its cause, and stays while nothing is known yet', async (t) => {
   const before = planStatus({ ...STATUS, nat: planNat(behind) }).status?.conditions ?? []
   t.match(said(undefined, before), 'True BehindNat')
@@ -177,6 +282,16 @@ t.test('whatever is known, the labels are few and the message fits', async (t) =
       { maxLength: 5 },
     ),
     lifeSeconds: fc.constantFrom(0, 10, 30, 60, 120),
+    routerOutside: address,
+    neighbours: fc.array(fc.record({ cluster, address, isPrivate: fc.boolean() }), { maxLength: 9 }),
+    sights: fc.record(
+      {
+        filter: fc.constantFrom('anyone' as const, 'address' as const, 'port' as const),
+        hairpins: fc.boolean(),
+        bursts: fc.constantFrom('pass' as const, 'limited' as const),
+      },
+      { requiredKeys: [] },
+    ),
   })
   fc.assert(
     fc.property(facts, (one) => {

@@ -8,11 +8,11 @@ import {
   LIFE_COUNTS_MS,
   LIFE_EVERY_MS,
   LIFE_JITTER,
-  type LifeFacts,
   NatLife,
   WAITS_SECONDS,
   lifeOrder,
 } from '../../../../gateway/reach/relay/nat-life.ts'
+import type { MeasureFacts } from '../../../../gateway/reach/relay/measure-facts.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { formatAddress, parseAddress, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { CLUSTERSET, CONTROL, RELAY_AT, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
@@ -64,7 +64,7 @@ class Network {
     this.life = new NatLife({ clock, onChange, openSocket: (_address, _port, events) => this.#open(events) })
   }
 
-  facts(relays: readonly string[] = [RELAY_TEXT]): LifeFacts {
+  facts(relays: readonly string[] = [RELAY_TEXT]): MeasureFacts {
     const { identity, secret } = this.end
     return {
       own: { clusterset: CLUSTERSET, identity, agree: () => secret },
