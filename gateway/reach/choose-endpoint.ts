@@ -202,7 +202,7 @@ const PUNCHED_CALLS = 2_000_000
  * is more than most round trips, and for longer if the far end has called: its next call is then due before.
  */
 const SECOND_CALL_MS = 700
-const SECOND_HEARD_MS = 1700
+const SECOND_HEARD_MS = 1900
 /** A link that was up without a relay has this long to come up there again: most interruptions are short. */
 const DIRECT_STAYS_MS = 3000
 /** How long one relay is tried before the next one. */

@@ -416,7 +416,7 @@ const ROWS: Row[] = [
     second: true,
     peer: { at: '203.0.113.1:4601', received: 148 },
     health: ['connecting', 1.2],
-    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1',
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1.2',
   },
   {
     say: 'the turn of direct addresses begins for both at once, too',
@@ -448,7 +448,7 @@ const ROWS: Row[] = [
     candidates: [],
     relays: RELAYS,
     health: ['connecting', 8],
-    want: 'try 203.0.113.2:4605: relayed by riga, call 1000007, again in 0.9',
+    want: 'try 203.0.113.2:4605: relayed by riga, call 1000007, again in 0.5',
   },
   {
     say: 'up through a relay',
