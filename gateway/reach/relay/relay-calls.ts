@@ -238,9 +238,14 @@ export class RelayCalls {
     return Math.min(dueMs, unproven.dueMs, ...callerDues)
   }
 
-  /** First those that are proven, which lets the relay challenge others, then those that have waited for longest. */
+  /**
+   * First those that are proven, which lets the relay challenge others, then those that have a port, which are soon of
+   * use, and of the others those that have waited for longest.
+   */
   #byNeed(): readonly Call[] {
-    const rank = ({ caller: { isUnproven } }: Call): number => (isUnproven ? 1 : 0)
+    const rank = ({ caller: { isUnproven, state } }: Call): number => {
+      return !isUnproven ? 0 : state.is === 'binding' ? 1 : 2
+    }
     return [...this.#calls.values()].sort((a, b) => {
       if (rank(a) !== rank(b)) return rank(a) - rank(b)
       return a.caller.dueMs < b.caller.dueMs ? -1 : a.caller.dueMs > b.caller.dueMs ? 1 : 0

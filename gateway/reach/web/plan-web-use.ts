@@ -46,16 +46,16 @@ export function planWebUse(
   nowMs: number,
 ): ReadonlyMap<string, WebUse> {
   return new Map(
-    links.flatMap(({ key, state, at }) => {
+    links.flatMap(({ key, state, at }): [] | [readonly [string, WebUse]] => {
       const last = before.get(key)
       // A link that goes down while it has this way keeps it.
       const downSinceMs = last === undefined ? nowMs : (last.downSinceMs ?? nowMs - WEB_AFTER_MS)
       if (state !== 'up') {
         const isNeeded = last?.neededMs !== undefined || nowMs - downSinceMs >= WEB_AFTER_MS
-        return [[key, { downSinceMs, neededMs: isNeeded ? nowMs : undefined }] as const]
+        return [[key, { downSinceMs, neededMs: isNeeded ? nowMs : undefined }]]
       }
       const neededMs = isWebPlace(at) ? nowMs : last?.neededMs
-      return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }] as const]
+      return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }]]
     }),
   )
 }
