@@ -182,14 +182,20 @@ t.test('links that wait for their first question are of no use only if the relay
     const own = { clusterset: CLUSTERSET, identity: paris.identity, agree: () => paris.secret }
     await calls.apply(wants, { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(60_000))
     const worth = () => wants.map(({ key }) => calls.worth(key, relay))
+    const run = async (untilMs: number): Promise<void> => {
+      for (let ms = 0; ms < untilMs; ms += 100) {
+        calls.send()
+        await clock.advance(100)
+      }
+    }
     // Without room for more questions the rest is not asked.
-    for (let ms = 0; ms < UNPROVEN_MS; ms += 100, await clock.advance(100)) calls.send()
+    await run(UNPROVEN_MS)
     t.ok(asked.size > MOST_UNPROVEN - 2 && asked.size < count, `${asked.size} of ${count} are asked`)
     t.ok(
       worth().every((one) => one === 'good'),
       'none is given up yet',
     )
-    for (let ms = 0; ms < IDLE_RELAY_MS; ms += 100, await clock.advance(100)) calls.send()
+    await run(IDLE_RELAY_MS)
     t.equal(
       worth().at(-1),
       isAlive ? 'good' : 'useless',
