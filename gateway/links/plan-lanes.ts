@@ -207,7 +207,7 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
       remote.via === undefined
         ? chooseEndpoint({
             ...{ ...turn, ...relays, triesDirect, punched },
-            ...{ candidates, noneCallable, roamed, link, health },
+            ...{ candidates, noneCallable, neitherCallable: hidden && isRemoteHidden, roamed, link, health },
           })
         : chooseTransit(
             { ...turn, ...relays, candidates, link, health },

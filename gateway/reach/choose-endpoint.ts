@@ -11,7 +11,7 @@ import {
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
 import { isRelayPlace, isRelayPort } from './relay/relay.ts'
-import type { PeerHealthView, RelayPlace, RoamedLink } from '../world/world.ts'
+import type { PeerHealthView, PunchedPlace, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {
   /**
@@ -50,7 +50,9 @@ export interface EndpointChoiceInit {
   /** The link is relayed, and the peer is called at its own addresses now (ReturnTries). */
   readonly triesDirect?: boolean
   /** Where probes through the NATs of both ends have shown that the peer can be called. Absent: nowhere. */
-  readonly punched?: AddressPort | undefined
+  readonly punched?: PunchedPlace | undefined
+  /** Neither end can be called from outside, as far as is known, so direct calls get less time. Absent: one can. */
+  readonly neitherCallable?: boolean
   /** The link is up, and is to go on through the relay that has this place. Absent: it stays where it is. */
   readonly moveTo?: AddressPort | undefined
   /** Relays that are asked for the link, and may answer soon. Absent: none. */
@@ -79,6 +81,8 @@ const SETTLE_MS = 3000
  * called.
  */
 const ANSWER_WAIT_MS = 3000
+/** Calls at the address from which a far end has just called have numbers from here: see justCalled(). */
+const ANSWERING_CALLS = 3_000_000
 
 /**
  * A peer that is up, or has just completed a handshake or called, keeps its address. A peer that became silent but has
@@ -113,12 +117,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return { how: 'wait', why: `${why}; it must connect to this gateway` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
-  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS) {
-    return {
-      ...keep(current, 'the remote gateway has just connected from there'),
-      nextAtMs: monotonicMs + ANSWER_WAIT_MS - heardMs,
-    }
-  }
+  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS)
+    return justCalled(init, current, heardMs)
   const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   const relayed = relayTurn(init)
   if (current !== undefined && ageMs < init.sessionMs && staysDirect(init)) {
@@ -132,14 +132,14 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
   const unheard = link?.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
-    return { how: 'wait', why: 'the remote gateway connects first', nextAtMs: sinceMs + CALL_FIRST_MS }
+    return { ...OTHER_FIRST, nextAtMs: sinceMs + CALL_FIRST_MS }
   }
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
   if (relayed !== undefined) return relayed
   if (candidates.length === 0 && roamed === undefined) {
-    const nextAtMs = Math.max(sinceMs + RELAY_AFTER_MS, monotonicMs + DIRECT_AGAIN_MS)
+    const nextAtMs = Math.max(sinceMs + relayAfterMs(init), monotonicMs + DIRECT_AGAIN_MS)
     if (current !== undefined) return { ...keep(current, 'a relay is called next'), nextAtMs }
     return { how: 'wait', why: 'the remote gateway publishes no candidates; a relay is called next', nextAtMs }
   }
@@ -147,12 +147,15 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return keepSession(init, current, sinceMs, elapsedMs)
   }
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
+  const turns = relayTurns(init)
+  const untilMs = turns === undefined ? -Infinity : beginsTogetherMs(turns) + secondWaitMs(init)
+  if (elapsedMs < untilMs) return { ...tryPlace(init, attempt), nextAtMs: sinceMs + untilMs }
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + Math.min(endsMs, relaysAtMs(init, elapsedMs)) }
 }
 
 export type TransitChoiceInit = Omit<
   EndpointChoiceInit,
-  'isTransit' | 'noneCallable' | 'roamed' | 'punched' | 'triesDirect'
+  'isTransit' | 'noneCallable' | 'neitherCallable' | 'roamed' | 'punched' | 'triesDirect'
 >
 
 /** The members whose relays may carry a link, and the addresses of those of their gateways that relay. */
@@ -185,15 +188,21 @@ export function chooseTransit(init: TransitChoiceInit, { names, addresses }: Tra
 }
 
 /**
- * How long direct candidates are given to answer before a relay carries a link that has never been up, or is new. It is
- * less than the time to the second direct call: the first one is answered if both ends know each other.
+ * How long direct candidates are given to answer before a relay carries a link that has never been up, or is new: the
+ * second end calls after CALL_FIRST_MS, and its call takes a round trip. Less where only probes through NATs could find
+ * a direct place, which go on beside the relay.
  */
-const RELAY_AFTER_MS = 900
-/**
- * Calls through relays have numbers from here, so that the first one does not wait for the end of a direct call. Of the
- * other end they have the numbers of direct calls: both get to know the place at once, and calls must not cross.
- */
+const RELAY_AFTER_MS = 500
+const HIDDEN_RELAY_AFTER_MS = CALL_FIRST_MS
+/** Calls at relays and at punched places have numbers from here, so that the first does not wait for a direct call. */
 const RELAYED_CALLS = 1_000_000
+const PUNCHED_CALLS = 2_000_000
+/**
+ * Both ends get to know such a place at about the same moment. One calls at once; the other one waits for so long, which
+ * is more than most round trips, and for longer if the far end has called: its next call is then due before.
+ */
+const SECOND_CALL_MS = 700
+const SECOND_HEARD_MS = 1900
 /** A link that was up without a relay has this long to come up there again: most interruptions are short. */
 const DIRECT_STAYS_MS = 3000
 /** How long one relay is tried before the next one. */
@@ -211,17 +220,22 @@ function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
   const { punched, link, health, monotonicMs } = init
   const current = link?.at
   if (punched === undefined) return undefined
+  const at = { address: punched.address, port: punched.port }
   const why = 'punched: probes pass through the NATs of both ends'
   if (health?.state === 'up') {
     // The peer may have moved the link first, to another one of its places.
     if (current !== undefined && !mayBeRelay(current, init)) return keep(current, why)
-    return { how: 'try', at: punched, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
+    return { how: 'try', at, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
   if (health?.state === 'down' && sameAddressPort(current, punched)) return undefined
   const sinceMs = health?.sinceMs ?? monotonicMs
-  const { attempt, endsMs } = callTurn(Math.max(0, monotonicMs - sinceMs), callSchedule(init))
+  const knownMs = Math.max(0, (punched.sinceMs ?? sinceMs) - sinceMs)
+  const elapsedMs = Math.max(knownMs, monotonicMs - sinceMs)
+  const { attempt, endsMs } = sharedCall(init, elapsedMs, [knownMs, knownMs], PUNCHED_CALLS)
   const hasSession = monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
-  return { how: 'try', at: punched, why, ...(hasSession ? {} : { attempt }), nextAtMs: sinceMs + endsMs }
+  const nextAtMs = sinceMs + endsMs
+  if (attempt === undefined && !hasSession && current === undefined) return { ...OTHER_FIRST, nextAtMs }
+  return { how: 'try', at, why, ...(hasSession || attempt === undefined ? {} : { attempt }), nextAtMs }
 }
 
 /**
@@ -239,8 +253,42 @@ function movedPlace({ relays = [], relaysAsked = [], candidates, link }: Endpoin
   return same ?? (isAsked ? undefined : relays[0])
 }
 
+const OTHER_FIRST = { how: 'wait', why: 'the remote gateway connects first' } as const
+
 function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
   return { how: 'try', at, why: `relayed by ${cluster}` }
+}
+
+/** Turns of the relays of a link that is not up, counted from 0. All times are since it is not up. */
+interface RelayTurn {
+  readonly turn: number
+  readonly elapsedMs: number
+  /** When the first one began: no relay had both ends before, or direct candidates had their time. */
+  readonly firstMs: number
+  /** This one is of the direct candidates. */
+  readonly isDirect: boolean
+}
+
+function relayTurns(init: EndpointChoiceInit): RelayTurn | undefined {
+  const { relays = [], health, monotonicMs } = init
+  if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
+  const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
+  const isAtOnce = init.isTransit === true || (health.state === 'down' && !wasDirect(init))
+  const afterMs = isAtOnce ? 0 : health.state === 'down' ? DIRECT_STAYS_MS : relayAfterMs(init)
+  if (elapsedMs < afterMs) return undefined
+  const knownMs = Math.min(...relays.map(({ sinceMs = -Infinity }) => sinceMs)) - health.sinceMs
+  const firstMs = Math.max(afterMs, Math.min(knownMs, elapsedMs))
+  const turn = Math.floor((elapsedMs - firstMs) / RELAY_TURN_MS)
+  return { turn, elapsedMs, firstMs, isDirect: turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0 }
+}
+
+/**
+ * When both ends begin to call at the same moment in this turn: they get to know the first relay together, and change
+ * between relays and direct candidates together, and none calls in a first turn that keeps the session.
+ */
+function beginsTogetherMs({ turn, firstMs, isDirect }: RelayTurn): number {
+  const isChange = isDirect || turn === 1 || turn % RELAY_TURNS === 0
+  return isChange ? firstMs + turn * RELAY_TURN_MS : -Infinity
 }
 
 /**
@@ -250,24 +298,66 @@ function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
  */
 function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const { relays = [], health, monotonicMs, link } = init
-  if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
-  const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
-  const isAtOnce = init.isTransit === true || (health.state === 'down' && !wasDirect(init))
-  const afterMs = isAtOnce ? 0 : health.state === 'down' ? DIRECT_STAYS_MS : RELAY_AFTER_MS
-  if (elapsedMs < afterMs) return undefined
-  const turn = Math.floor((elapsedMs - afterMs) / RELAY_TURN_MS)
-  if (turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0) return undefined
+  const turns = relayTurns(init)
+  if (turns === undefined || health === undefined || turns.isDirect) return undefined
+  const { turn, elapsedMs, firstMs } = turns
   // A move may just have shown that nothing comes through the other relay.
   const usable = turn === 0 ? relays.filter(({ failed }) => failed === undefined) : []
-  const other = usable.find(({ at }) => !sameAddressPort(at, init.upAt ?? link?.at)) ?? usable[0]
+  // Where a link that is new is called says nothing against that relay.
+  const lost = health.state === 'down' ? (init.upAt ?? link?.at) : undefined
+  const other = usable.find(({ at }) => !sameAddressPort(at, lost)) ?? usable[0]
   const place = other ?? relays[turn % relays.length]
   if (place === undefined) return undefined
-  const [beginsMs, firstCall] = init.callsFirst ? [afterMs, RELAYED_CALLS] : [0, 0]
-  const { attempt, endsMs } = callTurn(elapsedMs - beginsMs, callSchedule(init))
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
-  const endMs = Math.min(beginsMs + endsMs, afterMs + (turn + 1) * RELAY_TURN_MS)
-  const call = { attempt: firstCall + attempt }
-  return { ...throughRelay(place), ...(keepsSession ? {} : call), nextAtMs: health.sinceMs + endMs }
+  const { attempt, endsMs } = sharedCall(init, elapsedMs, [firstMs, beginsTogetherMs(turns)], RELAYED_CALLS)
+  const nextAtMs = health.sinceMs + Math.min(endsMs, firstMs + (turn + 1) * RELAY_TURN_MS)
+  if (attempt === undefined && !keepsSession && link?.at === undefined) return { ...OTHER_FIRST, nextAtMs }
+  return { ...throughRelay(place), ...(keepsSession || attempt === undefined ? {} : { attempt }), nextAtMs }
+}
+
+/** When a relay may carry a link that has never been up, or is new. */
+function relayAfterMs({ neitherCallable }: EndpointChoiceInit): number {
+  return neitherCallable === true ? HIDDEN_RELAY_AFTER_MS : RELAY_AFTER_MS
+}
+
+/**
+ * The present call at places that both ends got to know together, and when its turn ends: one end calls at once, and the
+ * other one waits for a moment. Undefined: it waits. Calls have been due since the first of `beginMs`, and the two ends
+ * may begin to call together at the last one. All are counted as `elapsedMs`.
+ */
+function sharedCall(
+  init: EndpointChoiceInit,
+  elapsedMs: number,
+  [firstMs, togetherMs]: readonly [number, number],
+  firstCall: number,
+): { readonly attempt?: number; readonly endsMs: number } {
+  const untilMs = togetherMs + secondWaitMs(init)
+  if (elapsedMs < untilMs) return { endsMs: untilMs }
+  const fromMs = firstMs + (init.callsFirst ? 0 : SECOND_CALL_MS)
+  const { attempt, endsMs } = callTurn(elapsedMs - fromMs, callSchedule(init))
+  return { attempt: firstCall + attempt, endsMs: fromMs + endsMs }
+}
+
+function secondWaitMs({ callsFirst, link }: EndpointChoiceInit): number {
+  if (callsFirst) return 0
+  // The far end knows the place, and may wait for the answer.
+  const hasHeard = link !== undefined && link.handshakeMs === undefined && link.rxBytes > 0
+  return hasHeard ? SECOND_HEARD_MS : SECOND_CALL_MS
+}
+
+/**
+ * The far end has called from where it is called now. If nothing has come of that after the time of a call, the two calls
+ * have crossed, or an answer is lost, and WireGuard would wait for REKEY_TIMEOUT: this end calls there, too.
+ */
+function justCalled(init: EndpointChoiceInit, at: AddressPort, heardMs: number): EndpointChoice {
+  const { link, monotonicMs, sessionMs } = init
+  const hasSession = monotonicMs - (link?.handshakeMs ?? -Infinity) < sessionMs
+  const { eagerMs } = callSchedule(init)
+  const turn = hasSession ? 0 : Math.floor(heardMs / eagerMs)
+  const endsMs = hasSession ? ANSWER_WAIT_MS : Math.min(ANSWER_WAIT_MS, (turn + 1) * eagerMs)
+  const why = 'the remote gateway has just connected from there'
+  const call = { how: 'try', at, why, attempt: ANSWERING_CALLS + turn } as const
+  return { ...(turn === 0 ? keep(at, why) : call), nextAtMs: monotonicMs + endsMs - heardMs }
 }
 
 /** By where the link was when it was up: the call through a relay changes where it is. */
@@ -305,8 +395,9 @@ function keepSession(
 }
 
 /** When a relay may be called for the first time, counted as `elapsedMs`. Infinity: there is none, or it may be now. */
-function relaysAtMs({ relays = [] }: EndpointChoiceInit, elapsedMs: number): number {
-  return relays.length > 0 && elapsedMs < RELAY_AFTER_MS ? RELAY_AFTER_MS : Infinity
+function relaysAtMs(init: EndpointChoiceInit, elapsedMs: number): number {
+  const afterMs = relayAfterMs(init)
+  return (init.relays ?? []).length > 0 && elapsedMs < afterMs ? afterMs : Infinity
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {

@@ -54,6 +54,14 @@ export interface RelayPlace {
   readonly at: AddressPort
   /** Packets of the link got no answer there a short time ago. */
   readonly failed?: true
+  /** Since when both ends are there, as far as is known here, in milliseconds of the monotonic clock. Absent: for long. */
+  readonly sinceMs?: number
+}
+
+/** Where probes through the NATs of both ends pass. */
+export interface PunchedPlace extends AddressPort {
+  /** When that was proven, in milliseconds of the monotonic clock. Absent: long ago. */
+  readonly sinceMs?: number
 }
 
 export interface GatewayWorld {
@@ -145,7 +153,7 @@ export interface GatewayWorld {
   /** Relayed links, by linkKey(), that are called at the far end's own addresses now (ReturnTries). Absent: none. */
   readonly triesDirect?: ReadonlySet<string>
   /** Where far ends of relayed links can be called without the relay, by linkKey(), proven by probes. Absent: nowhere. */
-  readonly punched?: ReadonlyMap<string, AddressPort>
+  readonly punched?: ReadonlyMap<string, PunchedPlace>
   /** Where the router in front of this node leads calls for far gateways of this lane's own number. Absent: nowhere. */
   readonly mapped?: AddressPort
   /** The address that this router states as its own outside, whether it is believed or not. Absent: none. */

@@ -11,6 +11,7 @@ export {
   type GatewayWorld,
   type PeerHealthView,
   type PublicNameView,
+  type PunchedPlace,
   type RelayPlace,
   type RoamedLink,
   clusterOfKey,

@@ -213,14 +213,16 @@ export async function sweepDevices(
 
 /**
  * Peers that completed a handshake or called since the plan was made. They keep their address, whatever the plan would
- * try.
+ * try. A call that comes from where the peer was called before shows only in its octets: the answer to it is under way,
+ * and a peer that is created again could not complete the handshake.
  */
 function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<string> {
   const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer]))
-  const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {
+  const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint, rxBytes }) => {
     const known = before.get(publicKey)
     const shook = lastHandshakeMs !== undefined && lastHandshakeMs !== known?.lastHandshakeMs
-    return shook || (endpoint !== undefined && !sameAddressPort(endpoint, known?.endpoint))
+    const called = lastHandshakeMs === undefined && rxBytes > (known?.rxBytes ?? 0)
+    return shook || called || (endpoint !== undefined && !sameAddressPort(endpoint, known?.endpoint))
   })
   return new Set(heard.map((peer) => peer.publicKey))
 }

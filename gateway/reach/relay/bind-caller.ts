@@ -67,6 +67,8 @@ const LONGEST_WAIT_MS = 4000
 const RENEW_MS = 8000
 /** While the far end is not bound, or has just been, so that what is known of it is seen soon. */
 const RENEW_SOON_MS = 1000
+/** The first pauses while the far end is not bound. */
+const LONELY_MS = [150, 250, 500]
 const JUST_SHARED_MS = 2000
 /** An end whose link does not work asks before its time no more often than this: the far end may be the one at fault. */
 const RENEW_APART_MS = 20_000
@@ -93,6 +95,9 @@ export class BindCaller {
   #renewedMs = -Infinity
   #atOnce = 0
   #notAllowed = 0
+  #answers = 0
+  /** How often in a row the far end was not bound. */
+  #lonely = 0
   #rttMs: number | undefined
 
   constructor(init: BindCallerInit) {
@@ -106,6 +111,16 @@ export class BindCaller {
   /** From the last question that was answered to its answer, in milliseconds. Undefined: none was answered yet. */
   get rttMs(): number | undefined {
     return this.#rttMs
+  }
+
+  /** A question has been sent. */
+  get hasAsked(): boolean {
+    return this.#counter > 0
+  }
+
+  /** How many questions have been answered. */
+  get answers(): number {
+    return this.#answers
   }
 
   /** When next() should be called again, in milliseconds of the monotonic clock. */
@@ -180,6 +195,7 @@ export class BindCaller {
     this.#rttMs = Math.max(0, monotonicMs - question.sentMs)
     this.#open = []
     this.#unanswered = 0
+    this.#answers += 1
     this.#takeAnswer(answer, monotonicMs)
     return JSON.stringify(summary(before)) !== JSON.stringify(summary(this.#state))
   }
@@ -207,13 +223,19 @@ export class BindCaller {
         this.#waitMs = this.#firstWaitMs()
         this.#atOnce = 0
         this.#notAllowed = 0
-        const isSoon = far === undefined || (far.sharedMs ?? Infinity) < JUST_SHARED_MS
-        this.#dueMs = nowMs + (isSoon ? RENEW_SOON_MS : Math.min(RENEW_MS, lifeMs / 3))
+        this.#lonely = far === undefined ? this.#lonely + 1 : 0
+        this.#dueMs = nowMs + this.#renewsAfterMs(far, lifeMs)
         return
       }
       case 'refused':
         this.#refused(answer.why, answer.newest, nowMs)
     }
+  }
+
+  #renewsAfterMs(far: SeenFarEnd | undefined, lifeMs: number): number {
+    // Usually the far end is about to be bound as well.
+    if (far === undefined) return LONELY_MS[this.#lonely - 1] ?? RENEW_SOON_MS
+    return (far.sharedMs ?? Infinity) < JUST_SHARED_MS ? RENEW_SOON_MS : Math.min(RENEW_MS, lifeMs / 3)
   }
 
   /** A time without a bound says nothing of when both try. What was known of the same place before still holds. */

@@ -21,6 +21,7 @@ import {
   formatAddressPort,
   sameAddressPort,
 } from '../../../model/addresses/addresses.ts'
+import type { PunchedPlace } from '../../world/world.ts'
 import type { NatMapping } from './bind-frame.ts'
 import type { PortGuesses } from './plan-port-tries.ts'
 import { type PunchMessage, decodeProbe, encodeProbe } from './punch-frame.ts'
@@ -280,8 +281,10 @@ export class Punch {
   }
 
   /** Where the far end can be called. Undefined: nowhere, as far as is known. */
-  get place(): AddressPort | undefined {
-    return this.#state.is === 'proven' ? this.#state.at : undefined
+  get place(): PunchedPlace | undefined {
+    if (this.#state.is !== 'proven') return undefined
+    const { at, sinceMs } = this.#state
+    return { ...at, sinceMs }
   }
 
   /** A try is over, and nothing has answered. */

@@ -16,7 +16,7 @@ import {
 import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
-import type { RelayPlace } from '../../world/world.ts'
+import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import { elementsOf } from './planned-elements.ts'
@@ -54,8 +54,13 @@ interface Call {
   /** endId() of this end and of the far one. */
   readonly from: string
   readonly to: string
-  /** Since when not both ends are bound, in milliseconds of the monotonic clock. */
+  /**
+   * Since when not both ends are bound, in milliseconds of the monotonic clock. Undefined: they are, or this end waits for
+   * its first question, while the relay answers others.
+   */
   idleSinceMs: number | undefined
+  /** Since when both ends are bound. Undefined: they are not. */
+  sharedSinceMs: number | undefined
 }
 
 /** The search for a place at which the far end of one link can be called without a relay. */
@@ -144,6 +149,8 @@ export class RelayCalls {
   #byEnds: ReadonlyMap<string, readonly Call[]> = new Map()
   /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
   readonly #useless = new Map<string, number>()
+  /** Since when relays have answered no question, by identity. Milliseconds of the monotonic clock. */
+  readonly #silentMs = new Map<string, number>()
   readonly #budget = new ProbeBudget()
   #punches: ReadonlyMap<string, LinkPunch> = new Map()
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
@@ -203,6 +210,8 @@ export class RelayCalls {
     }
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
     this.#calls = calls
+    const asked = new Set([...calls.values()].map(({ want }) => want.relay.identity))
+    for (const identity of this.#silentMs.keys()) if (!asked.has(identity)) this.#silentMs.delete(identity)
     this.#byEnds = Map.groupBy(calls.values(), endsName)
     this.#keepPunches(
       own,
@@ -244,6 +253,8 @@ export class RelayCalls {
       this.#look(call, nowMs)
       if (question === undefined) continue
       unproven.count(want.relay, caller)
+      const { identity } = want.relay
+      this.#silentMs.set(identity, this.#silentMs.get(identity) ?? nowMs)
       this.#sockets.get(want.remoteLane)?.send(question.bytes, formatAddress(question.to.address), question.to.port)
     }
     let dueMs = Infinity
@@ -260,9 +271,14 @@ export class RelayCalls {
     return Math.min(dueMs, this.#tries?.dueMs ?? Infinity, unproven.dueMs, ...callerDues)
   }
 
-  /** First those that are proven, which lets the relay challenge others, then those that have waited for longest. */
+  /**
+   * First those that are proven, which lets the relay challenge others, then those that have a port, which are soon of
+   * use, and of the others those that have waited for longest.
+   */
   #byNeed(): readonly Call[] {
-    const rank = ({ caller: { isUnproven } }: Call): number => (isUnproven ? 1 : 0)
+    const rank = ({ caller: { isUnproven, state } }: Call): number => {
+      return !isUnproven ? 0 : state.is === 'binding' ? 1 : 2
+    }
     return [...this.#calls.values()].sort((a, b) => {
       if (rank(a) !== rank(b)) return rank(a) - rank(b)
       return a.caller.dueMs < b.caller.dueMs ? -1 : a.caller.dueMs > b.caller.dueMs ? 1 : 0
@@ -308,7 +324,7 @@ export class RelayCalls {
   }
 
   /** Where far ends can be called without a relay, by linkKey(). */
-  punched(): ReadonlyMap<string, AddressPort> {
+  punched(): ReadonlyMap<string, PunchedPlace> {
     return new Map(
       [...this.#punches.values()].flatMap(({ key, punch: { place } }) =>
         place === undefined ? [] : [[key, place] as const],
@@ -334,11 +350,13 @@ export class RelayCalls {
   /** Where packets get to far ends, by linkKey(), in the order in which the bindings were wanted. */
   places(): ReadonlyMap<string, readonly RelayPlace[]> {
     const places = new Map<string, RelayPlace[]>()
-    for (const { want, caller } of this.#calls.values()) {
+    for (const { want, caller, sharedSinceMs } of this.#calls.values()) {
       const { state } = caller
       if (state.is !== 'bound' || state.far === undefined) continue
       const failed = this.#isUseless(callName(want.key, want.relay)) ? ({ failed: true } as const) : {}
-      places.set(want.key, [...(places.get(want.key) ?? []), { cluster: want.relay.cluster, at: state.at, ...failed }])
+      const since = sharedSinceMs === undefined ? {} : { sinceMs: sharedSinceMs }
+      const place = { cluster: want.relay.cluster, at: state.at, ...failed, ...since }
+      places.set(want.key, [...(places.get(want.key) ?? []), place])
     }
     return places
   }
@@ -413,7 +431,19 @@ export class RelayCalls {
   #look(call: Call, nowMs: number): void {
     const { state } = call.caller
     const isOfUse = state.is === 'bound' && state.far !== undefined
-    call.idleSinceMs = isOfUse ? undefined : (call.idleSinceMs ?? nowMs)
+    call.sharedSinceMs = isOfUse ? (call.sharedSinceMs ?? nowMs) : undefined
+    if (isOfUse) call.idleSinceMs = undefined
+    else if (call.caller.hasAsked) call.idleSinceMs ??= nowMs
+    else call.idleSinceMs = this.#silentSince(call.want.relay, nowMs)
+  }
+
+  /**
+   * One that has to wait for its first question says nothing of the relay, so the others do: since when it has answered
+   * none of theirs. Undefined: for less than IDLE_RELAY_MS.
+   */
+  #silentSince({ identity }: UsableRelay, nowMs: number): number | undefined {
+    const sinceMs = this.#silentMs.get(identity) ?? nowMs
+    return nowMs - sinceMs < IDLE_RELAY_MS ? undefined : sinceMs
   }
 
   /** One for each link with a binding, whatever its relays are, and one for each over port 443. */
@@ -518,8 +548,9 @@ export class RelayCalls {
     let [isChanged, isDue] = [false, false]
     for (const call of calls) {
       if (call.want.remoteLane !== lane) continue
-      const dueMs = call.caller.dueMs
+      const { dueMs, answers } = call.caller
       if (call.caller.take(bytes, at, nowMs)) isChanged = true
+      if (call.caller.answers !== answers) this.#silentMs.delete(call.want.relay.identity)
       isDue ||= call.caller.dueMs !== dueMs
       this.#look(call, nowMs)
     }
@@ -650,5 +681,5 @@ function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
     key: bindKey({ secret, clusterset, relay: want.relay.identity, end: identity }),
     relay: { address: want.relay.address, port: RELAY_PORT },
   })
-  return { want, caller, from, to, idleSinceMs: undefined }
+  return { want, caller, from, to, idleSinceMs: undefined, sharedSinceMs: undefined }
 }

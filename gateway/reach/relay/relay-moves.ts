@@ -46,7 +46,8 @@ export function movingLinks({ links, places, own, ownEndpoint }: MovingInit): Mo
   return links.map((link) => {
     const { key, state, at, endpoint } = link
     const isRelayed = at !== undefined && isRelayPlace(at)
-    const ways = (isRelayed ? (places.get(key) ?? []) : []).map((place) => {
+    const usable = (places.get(key) ?? []).filter((one) => one.failed !== true || sameAddressPort(one.at, at))
+    const ways = (isRelayed ? usable : []).map((place) => {
       const relay = relayOf(place.at, relays)
       const { load } = relay?.relayCosts ?? {}
       const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)

@@ -71,6 +71,7 @@ import {
   usableRelays,
 } from './plan-relay-use.ts'
 import { type OwnEnd, type ProbedLink, RelayCalls, type RelayTrip, type WhyRelayed } from './relay-calls.ts'
+import { RelayFlaps } from './relay-flaps.ts'
 import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { StatedCosts } from './stated-costs.ts'
 import {
@@ -187,6 +188,7 @@ export class Relays {
   #stated: readonly string[] = []
   #statedMs = -Infinity
   readonly #moves = new RelayMoves()
+  readonly #flaps = new RelayFlaps()
   #moving: ReadonlyMap<string, AddressPort> = new Map()
   /** Where packets of links went when these were up last, by linkKey(). */
   #upAt: ReadonlyMap<string, AddressPort> = new Map()
@@ -252,7 +254,9 @@ export class Relays {
   }
 
   #relayPlaces(): ReadonlyMap<string, readonly RelayPlace[]> {
-    return placesOf(this.#calls.places(), this.#web.places())
+    const places = placesOf(this.#calls.places(), this.#web.places())
+    const nowMs = this.#deps.clock.monotonic()
+    return new Map([...places].map(([key, ofLink]) => [key, this.#flaps.sorted(key, ofLink, nowMs)]))
   }
 
   /** What relays show of the NAT in front of this node. */
@@ -386,6 +390,7 @@ export class Relays {
     const ownEndpoint = endpointName(world.own.spec.id, world.node, own.lane)
     const transit = transitOf(world)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
+    this.#flaps.look(links, world.monotonicMs)
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
       lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),

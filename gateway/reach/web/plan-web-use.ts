@@ -20,12 +20,15 @@ export interface WebLink {
 export interface WebUse {
   /** Since when the link is not up. Undefined: it is. */
   readonly downSinceMs?: number | undefined
-  /** When it was down, or carried by such a relay, last. */
-  readonly neededMs: number
+  /** When it was down, or carried by such a relay, last. Undefined: never for WEB_AFTER_MS. */
+  readonly neededMs: number | undefined
 }
 
-/** Other ways have this time. It is less than the time after which relays carry a link (choose-endpoint.ts). */
-export const WEB_AFTER_MS = 400
+/**
+ * Other ways have this time. It is less than the time after which relays carry a link (choose-endpoint.ts), by what a
+ * connection takes.
+ */
+export const WEB_AFTER_MS = 150
 /** A link that has found another way keeps this one for so long: it may have to return. */
 export const WEB_LINGERS_MS = 60_000
 /** As many as a relay takes from one gateway. */
@@ -43,13 +46,16 @@ export function planWebUse(
   nowMs: number,
 ): ReadonlyMap<string, WebUse> {
   return new Map(
-    links.flatMap(({ key, state, at }) => {
+    links.flatMap(({ key, state, at }): [] | [readonly [string, WebUse]] => {
       const last = before.get(key)
       // A link that goes down while it has this way keeps it.
       const downSinceMs = last === undefined ? nowMs : (last.downSinceMs ?? nowMs - WEB_AFTER_MS)
-      if (state !== 'up') return [[key, { downSinceMs, neededMs: nowMs }] as const]
+      if (state !== 'up') {
+        const isNeeded = last?.neededMs !== undefined || nowMs - downSinceMs >= WEB_AFTER_MS
+        return [[key, { downSinceMs, neededMs: isNeeded ? nowMs : undefined }]]
+      }
       const neededMs = isWebPlace(at) ? nowMs : last?.neededMs
-      return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }] as const]
+      return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }]]
     }),
   )
 }

@@ -77,6 +77,8 @@ const STEADY_MS = 10_000
 const AGAIN = { minMs: 100, maxMs: 10_000 }
 /** Each wait is longer by up to this part of it, at random. */
 const JITTER = 0.2
+/** A relay that ends connections more often than this is given LOST_MS, whatever it says. */
+const FLAPS_MS = 60_000
 /** The same as LOST_MS after a relay has said that it starts again: the far ends may wait for longer than this one. */
 const RESTARTED_MS = AGAIN.maxMs * (1 + JITTER) + LOST_MS / 2
 /** A relay that refuses is asked less often. */
@@ -158,7 +160,8 @@ class WebRelay {
   readonly #ports = new Map<string, WebPort>()
   /** The same, by endName(). */
   #byName: ReadonlyMap<string, WebPort> = new Map()
-  #present: ReadonlySet<string> = new Set()
+  /** Since when each far end is there, by endName(), in milliseconds of the monotonic clock. */
+  #present: ReadonlyMap<string, number> = new Map()
   #credentials: Credentials | undefined
   #trouble = ''
   #failure: WebRelayView['trouble']
@@ -169,6 +172,7 @@ class WebRelay {
   /** Undefined unless those of an earlier connection count too: LOST_MS. */
   #cancelLost: (() => void) | undefined
   #lostUntilMs = 0
+  #lostMs = -Infinity
   /** Whether another relay has this far end now. */
   readonly #isElsewhere: (name: string) => boolean
 
@@ -218,8 +222,9 @@ class WebRelay {
 
   *places(): Iterable<readonly [string, RelayPlace]> {
     for (const [key, { name, port }] of this.#ports) {
-      if (!this.#present.has(name) || port.port === undefined) continue
-      yield [key, { cluster: relayName(this.#address), at: { address: LOOPBACK, port: port.port } }]
+      const sinceMs = this.#present.get(name)
+      if (sinceMs === undefined || port.port === undefined) continue
+      yield [key, { cluster: relayName(this.#address), at: { address: LOOPBACK, port: port.port }, sinceMs }]
     }
   }
 
@@ -339,10 +344,14 @@ class WebRelay {
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
       this.#failure = { reason: 'RelayUnreachable', why }
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
-      waitMs = againMs === undefined ? this.#backoff.next() : Math.min(Math.max(againMs, AGAIN.minMs), AGAIN.maxMs)
+      const nowMs = clock.monotonic()
+      const isFlapping = nowMs - this.#lostMs < FLAPS_MS
+      this.#lostMs = nowMs
+      const soonestMs = againMs === undefined || isFlapping ? this.#backoff.next() : AGAIN.minMs
+      waitMs = againMs === undefined ? soonestMs : Math.min(Math.max(againMs, soonestMs), AGAIN.maxMs)
       this.#connection = undefined
       // A relay with many gateways calls them back one by one.
-      this.#lose(againMs === undefined ? LOST_MS : RESTARTED_MS)
+      this.#lose(againMs === undefined || isFlapping ? LOST_MS : RESTARTED_MS)
     } catch (error) {
       if (this.#state !== mine) return
       this.#note(reasonOfFailure(error), error)
@@ -370,7 +379,7 @@ class WebRelay {
   }
 
   #countPresent(): void {
-    this.#setPresent(this.#cancelLost === undefined ? this.#heard : [...this.#present, ...this.#heard])
+    this.#setPresent(this.#cancelLost === undefined ? this.#heard : [...this.#present.keys(), ...this.#heard])
   }
 
   /** Links go on at once by another relay that has their far ends too. The others wait for this one. */
@@ -386,12 +395,14 @@ class WebRelay {
         this.#setPresent(this.#heard)
       })
     }
-    this.#setPresent([...this.#present].filter((name) => !this.#isElsewhere(name)))
+    this.#setPresent([...this.#present.keys()].filter((name) => !this.#isElsewhere(name)))
   }
 
   #setPresent(ends: readonly string[]): void {
-    const present = new Set(ends.filter((end) => this.#byName.has(end)))
-    if (present.size === this.#present.size && [...present].every((end) => this.#present.has(end))) return
+    const nowMs = this.#deps.clock.monotonic()
+    const known = ends.filter((end) => this.#byName.has(end))
+    const present = new Map(known.map((end) => [end, this.#present.get(end) ?? nowMs]))
+    if (present.size === this.#present.size && [...present.keys()].every((end) => this.#present.has(end))) return
     this.#present = present
     this.#deps.onChange()
   }

@@ -18,12 +18,14 @@ interface Row {
   /** The state, and for how many seconds it has lasted. */
   readonly health?: readonly [ConnectionState, number]
   /** The endpoint, and the age of the handshake in seconds. Absent: the peer is new. */
-  readonly peer?: { readonly at?: string; readonly handshake?: number }
+  readonly peer?: { readonly at?: string; readonly handshake?: number; readonly received?: number }
   /** The other end calls first. */
   readonly second?: boolean
+  /** Neither end can be called from outside. */
+  readonly neither?: boolean
   /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
-  /** Where relays take packets, as `member address:port`, or `member address:port failed`. */
+  /** Where relays take packets, as `member address:port`, and then `failed`, or `since` and the seconds. */
   readonly relays?: readonly string[]
   /** A relay that has not answered yet. */
   readonly asked?: string
@@ -53,7 +55,7 @@ const ROWS: Row[] = [
     peer: { at: ROAMED },
     health: ['connecting', 5],
     called: 0.5,
-    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2.5`,
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 0.5`,
   },
   {
     say: 'it called while we let it go first',
@@ -62,7 +64,24 @@ const ROWS: Row[] = [
     peer: { at: ROAMED },
     health: ['connecting', 0.2],
     called: 0.1,
-    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 2.9`,
+    want: `keep ${ROAMED}: the remote gateway has just connected from there, again in 1.6`,
+  },
+  {
+    say: 'it called a second ago, and nothing has come of it: the calls may have crossed',
+    candidates: TWO,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 1,
+    want: `try ${ROAMED}: the remote gateway has just connected from there, call 3000001, again in 1`,
+  },
+  {
+    say: 'the other end gives it more time',
+    candidates: TWO,
+    second: true,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 1.7,
+    want: `try ${ROAMED}: the remote gateway has just connected from there, call 3000001, again in 1.3`,
   },
   {
     say: 'it called, and nothing came of it',
@@ -329,30 +348,91 @@ const ROWS: Row[] = [
     say: 'direct addresses come before relays',
     candidates: TWO,
     relays: RELAYS,
-    health: ['connecting', 0.8],
+    health: ['connecting', 0.4],
     want: `${PUBLIC} 2, call 0, again in 0.1`,
+  },
+  {
+    say: 'for a shorter time if only probes could find a direct place',
+    candidates: TWO,
+    relays: RELAYS,
+    neither: true,
+    health: ['connecting', 0.3],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 1',
   },
   {
     say: 'no direct address has answered: this end calls through the relay at once',
     candidates: TWO,
     relays: RELAYS,
-    health: ['connecting', 0.9],
+    health: ['connecting', 0.5],
     want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 1',
   },
   {
-    say: 'the other end does when its next call is due, so that the two do not cross',
+    say: 'so it does at a relay that has just got both ends',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 0.1'],
+    health: ['connecting', 5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 0.9',
+  },
+  {
+    say: 'the other end goes there and waits for its call, so that the two do not cross',
     candidates: TWO,
     relays: RELAYS,
     second: true,
-    health: ['connecting', 0.9],
-    want: 'try 203.0.113.1:4601: relayed by oslo, call 0, again in 0.8',
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.7',
+  },
+  {
+    say: 'so it does at a relay that has just got both ends',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 0.1', 'riga 203.0.113.2:4605 since 0'],
+    second: true,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.6',
+  },
+  {
+    say: 'a peer without an address would be called at once',
+    candidates: TWO,
+    relays: RELAYS,
+    second: true,
+    peer: {},
+    health: ['connecting', 0.5],
+    want: 'wait: the remote gateway connects first, again in 0.7',
+  },
+  {
+    say: 'it calls when that did not come',
+    candidates: TWO,
+    relays: RELAYS,
+    second: true,
+    peer: { at: '203.0.113.1:4601' },
+    health: ['connecting', 1.2],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 1.3',
+  },
+  {
+    say: 'later if that came, and its answer is under way',
+    candidates: TWO,
+    relays: RELAYS,
+    second: true,
+    peer: { at: '203.0.113.1:4601', received: 148 },
+    health: ['connecting', 1.2],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 1.2',
+  },
+  {
+    say: 'the turn of direct addresses begins for both at once, too',
+    candidates: TWO,
+    relays: RELAYS,
+    second: true,
+    peer: { at: '203.0.113.1:4601' },
+    health: ['connecting', 6.5],
+    want: `try 10.0.0.2:4500: private address, candidate 2 of 2, again in 0.7`,
   },
   {
     say: 'nor does the first relay',
     candidates: TWO,
     relays: RELAYS,
     peer: { at: '203.0.113.1:4601' },
-    health: ['connecting', 4.5],
+    health: ['connecting', 4.1],
     want: 'try 203.0.113.2:4605: relayed by riga, call 1000003, again in 0.4',
   },
   {
@@ -368,7 +448,7 @@ const ROWS: Row[] = [
     candidates: [],
     relays: RELAYS,
     health: ['connecting', 8],
-    want: 'try 203.0.113.2:4605: relayed by riga, call 1000007, again in 0.9',
+    want: 'try 203.0.113.2:4605: relayed by riga, call 1000007, again in 0.5',
   },
   {
     say: 'up through a relay',
@@ -484,8 +564,8 @@ const ROWS: Row[] = [
     candidates: TWO,
     relays: RELAYS,
     peer: { at: '10.0.0.2:4500', handshake: 20 },
-    health: ['connecting', 0.4],
-    want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 0.5',
+    health: ['connecting', 0.1],
+    want: 'keep 10.0.0.2:4500: the remote gateway answered there before, again in 0.4',
   },
   {
     say: 'so has one at a port of relays, which the far end announces as its own',
@@ -521,7 +601,7 @@ const ROWS: Row[] = [
     say: 'no address to call before the relays',
     candidates: [],
     relays: RELAYS,
-    health: ['connecting', 0.5],
+    health: ['connecting', 0.1],
     want: 'wait: the remote gateway publishes no candidates; a relay is called next, again in 0.4',
   },
   {
@@ -594,7 +674,7 @@ const ROWS: Row[] = [
     relays: RELAYS,
     punched: ROAMED,
     health: ['connecting', 2.5],
-    want: `try ${ROAMED}: ${PUNCHED}, call 2, again in 0.5`,
+    want: `try ${ROAMED}: ${PUNCHED}, call 2000002, again in 0.5`,
   },
 ]
 
@@ -617,9 +697,9 @@ function text({ how, at, why, attempt, nextAtMs }: EndpointChoice): string {
 
 t.test('choices', async (t) => {
   for (const row of ROWS) {
-    const { at, handshake } = row.peer ?? {}
+    const { at, handshake, received = 0 } = row.peer ?? {}
     const link = row.peer && {
-      ...LINK,
+      ...{ ...LINK, rxBytes: received },
       ...(at === undefined ? {} : { at: parseAddressPort(at) }),
       ...(handshake === undefined ? {} : { handshakeMs: UPTIME - handshake * 1000 }),
     }
@@ -628,15 +708,18 @@ t.test('choices', async (t) => {
     const { candidates, called } = row
     const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
     const relays = (row.relays ?? []).map((words) => {
-      const [cluster = '', at = '', failed] = words.split(' ')
-      return { cluster, at: parseAddressPort(at), ...(failed === undefined ? {} : { failed: true as const }) }
+      const [cluster = '', at = '', mark, seconds] = words.split(' ')
+      const since = mark === 'since' ? { sinceMs: UPTIME - Number(seconds) * 1000 } : {}
+      return { cluster, at: parseAddressPort(at), ...since, ...(mark === 'failed' ? { failed: true as const } : {}) }
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)
     const moveTo = row.moveTo === undefined ? undefined : parseAddressPort(row.moveTo)
     const relaysAsked = row.asked === undefined ? [] : [parseAddress(row.asked)]
     const paths = { candidates, relays, relaysAsked, triesDirect: row.direct === true, upAt, punched, moveTo }
-    const choice = chooseEndpoint({ ...CALM, ...paths, callsFirst, callable, link, health, roamed })
+    const neitherCallable = row.neither === true
+    const ends = { callsFirst, callable, neitherCallable, link, health, roamed }
+    const choice = chooseEndpoint({ ...CALM, ...paths, ...ends })
     t.equal(text(choice), row.want, row.say)
   }
 })

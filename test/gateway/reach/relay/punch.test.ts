@@ -106,7 +106,7 @@ t.test('two symmetric NATs, of which one has a router that leads calls inside', 
   b.punch.know({ places: [mapped, a.seen], own: far, far, sharedSinceMs, isMapped: true })
   a.punch.know({ places: [b.seen], own: far, far, sharedSinceMs, isMapped: true })
   pair.run(1500)
-  t.strictSame(b.punch.place, mapped, 'found at once, not at the next time of the schedule')
+  t.match(b.punch.place, mapped, 'found at once, not at the next time of the schedule')
   t.ok(a.punch.place, 'by both ends')
 
   const alone = new Pair([SYMMETRIC, SYMMETRIC])

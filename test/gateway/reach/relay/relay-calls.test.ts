@@ -4,6 +4,7 @@ import {
   IDLE_RELAY_MS,
   MOST_UNPROVEN,
   RelayCalls,
+  UNPROVEN_MS,
   USELESS_RELAY_MS,
 } from '../../../../gateway/reach/relay/relay-calls.ts'
 import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
@@ -182,6 +183,57 @@ t.test('many links ask a relay in turn, and all are bound soon', async (t) => {
     t.equal(bound(), count)
     t.ok(tookMs <= mostMs, `${tookMs} ms for ${count} pairs`)
     t.equal(outcomes.get('tooMany'), undefined, 'none is dropped')
+    calls.close()
+  }
+})
+
+t.test('links that wait for their first question are of no use only if the relay answers none', async (t) => {
+  const count = MOST_UNPROVEN * 16
+  for (const isAlive of [true, false]) {
+    const stage = new RelayStage({ ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } })
+    const { clock } = stage
+    const [paris, others] = [stage.end('paris'), Array.from({ length: count }, (_, i) => stage.end(`site-${i}`))]
+    const asked = new Set<string>()
+    const openSocket = (_address: string, _port: number, events: ProbeSocketEvents) => ({
+      send: (bytes: Buffer, _to: string, port: number) => {
+        const far = bytes.subarray(16, 24).toString('hex')
+        asked.add(far)
+        // Only the first link's questions arrive.
+        if (!isAlive || far !== [...asked][0]) return
+        const { answer } = stage.send(bytes, '198.51.100.1:40001', port)
+        if (answer !== undefined) events.onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
+      },
+      ...{ probeTcp: () => () => undefined, close: () => undefined },
+    })
+    const none = () => undefined
+    const calls = new RelayCalls({ nft: new FakeNft(), clock, openSocket, onError: none, onChange: none, onDue: none })
+    const relay = {
+      ...{ cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: stage.keys.publicKey },
+      address: RELAY_AT.address,
+    }
+    const wants = others.map(({ identity }, i): RelayWant => ({ key: `${i}`, remoteLane: 0, identity, relay }))
+    const own = { clusterset: CLUSTERSET, identity: paris.identity, agree: () => paris.secret }
+    await calls.apply(wants, { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(60_000))
+    const worth = () => wants.map(({ key }) => calls.worth(key, relay))
+    const run = async (untilMs: number): Promise<void> => {
+      for (let ms = 0; ms < untilMs; ms += 100) {
+        calls.send()
+        await clock.advance(100)
+      }
+    }
+    // Without room for more questions the rest is not asked.
+    await run(UNPROVEN_MS)
+    t.ok(asked.size > MOST_UNPROVEN - 2 && asked.size < count, `${asked.size} of ${count} are asked`)
+    t.ok(
+      worth().every((one) => one === 'good'),
+      'none is given up yet',
+    )
+    await run(IDLE_RELAY_MS)
+    t.equal(
+      worth().at(-1),
+      isAlive ? 'good' : 'useless',
+      `the last one, of a relay that ${isAlive ? 'lives' : 'is away'}`,
+    )
     calls.close()
   }
 })

@@ -35,6 +35,16 @@ t.test('which links have a way over port 443', async (t) => {
     [false, true],
     'one that nothing brings up',
   )
+  t.same(
+    story([0, link('connecting')], [WEB_AFTER_MS - 1, link('up', direct)], [WEB_AFTER_MS + 1, link('up', direct)]),
+    [false, false, false],
+    'one that another way brings up in time needs none',
+  )
+  t.same(
+    story([0, link('connecting')], [WEB_AFTER_MS, link('connecting')], [WEB_AFTER_MS + 50, link('up', direct)]),
+    [false, true, true],
+    'one that comes up later keeps it for a time',
+  )
   const web = link('up', '127.0.0.1')
   t.same(story([0, web], [9_000_000, web]), [true, true], 'one that is there')
   t.same(story([0, web], [10, link('down', direct)], [11, link('down')]), [true, true, true], 'and goes down')
@@ -73,7 +83,7 @@ t.test('a plan is due when the next link is to have a way', async (t) => {
   }
   t.equal(due([0, link('up', '192.0.2.1')]), Infinity)
   t.equal(due([5, link('connecting')]), 5 + WEB_AFTER_MS)
-  t.equal(due([5, link('connecting')], [300, link('connecting')]), 5 + WEB_AFTER_MS)
+  t.equal(due([5, link('connecting')], [100, link('connecting')]), 5 + WEB_AFTER_MS)
   t.equal(due([5, link('connecting')], [5 + WEB_AFTER_MS, link('connecting')]), Infinity, 'it has one')
   t.equal(due([0, link('up', '127.0.0.1')], [10, link('down')]), Infinity, 'it keeps its way')
 })
