@@ -16,6 +16,7 @@ import {
   ContactLoop,
   GatewayLoop,
   PodAddressLoop,
+  SilentAgents,
   RequiredRangesLoop,
   OrphanLoop,
   type Surroundings,
@@ -115,7 +116,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const surroundings = deps.surroundings ?? surroundingsReader(identity)
   const parts = { ...deps, logger, agentMetrics: metrics, link, surroundings }
   const loops = makeLoops(parts, { ...config, own, clusterset })
-  const { about, contact, publish, mirror, report, others } = loops
+  const { about, contact, publish, mirror, report, silentAgents, others } = loops
 
   phase = undefined
   const notReady = (): string | undefined =>
@@ -128,7 +129,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 
   const leaving = watchLeaving(api, membership)
   const renamed = watchRenamed(api, own)
-  const stopReporting = reportOwnRenumbering({ api, clock, logger }, own)
+  const stopReporting = reportOwnRenumbering({ api, clock, logger, silentAgents }, own)
   const stop = AbortSignal.any([signal, leaving.signal, renamed.signal])
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
@@ -181,6 +182,7 @@ interface AgentLoops {
   readonly mirror: MirrorLoop
   readonly derived: DerivedLoop
   readonly report: ReportLoop
+  readonly silentAgents: SilentAgents
   /** Loops that no other code here refers to, and loops that not every site has. */
   readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
 }
@@ -217,10 +219,11 @@ function makeLoops(
     check === undefined ? [] : [new BackendCheckLoop({ ...parts, writer, check, registry: deps.metrics }, config)]
   const { publisher, replica } = link
   const requiredRanges = new RequiredRangesLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
-  const report = new ReportLoop({ ...parts, writer, publisher, replica, contact: link.contact }, config)
+  const silentAgents = new SilentAgents(parts, { lookMs: config.loop.resyncMs })
+  const report = new ReportLoop({ ...parts, writer, publisher, replica, contact: link.contact, silentAgents }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
   const interest = new InterestLoop({ ...parts, link }, config)
-  const podAddresses = new PodAddressLoop({ ...parts, writer }, config)
+  const podAddresses = new PodAddressLoop({ ...parts, writer, silentAgents }, config)
   const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
   const policies = new AccessPolicyLoop({ ...parts, writer, versions }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, trafficVersions, gateways }, config)
@@ -242,7 +245,7 @@ function makeLoops(
     ...replacement,
     ...backends,
   ]
-  return { about, contact, publish, mirror, derived, report, others }
+  return { about, contact, publish, mirror, derived, report, silentAgents, others }
 }
 
 /** Removes what this cluster wrote about the others and what is kept of them. Can be repeated after a failure. */

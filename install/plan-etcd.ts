@@ -179,6 +179,7 @@ function etcdArgs(namespace: string): readonly string[] {
     '--name=$(POD_NAME)',
     // A subdirectory, since the file system of a volume may contain lost+found.
     `--data-dir=${DATA}/data`,
+    // etcd takes 0.0.0.0 for all addresses of both families, and would not start with [::] on a node without IPv6.
     `--listen-client-urls=https://0.0.0.0:${client}`,
     `--advertise-client-urls=https://${own}:${client}`,
     `--listen-peer-urls=https://0.0.0.0:${peer}`,

@@ -15,13 +15,19 @@ import {
 } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
+import type { SilentAgents } from './silent-agents.ts'
 
 /**
- * The sum over all machines; virtual nodes have no routeagent. A node that reports nothing, or an impossible number, makes the sum a lower bound. Undefined
- * if no node reports, or if a lower bound would be zero.
+ * The sum over all machines; virtual nodes have no routeagent. A node that reports nothing, or an impossible number, or
+ * that is `silent`, makes the sum a lower bound. Undefined if no node reports, or if a lower bound would be zero.
  */
-export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
-  const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
+export function sumOpenConnections(
+  nodes: readonly Node[],
+  agents: readonly RouteAgent[],
+  silent: ReadonlySet<string> = new Set(),
+): OpenConnections | undefined {
+  const heard = agents.filter(({ metadata }) => !silent.has(metadata.name))
+  const byNode = new Map(heard.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
   const machines = nodes.filter((node) => isMachine(node))
   const reported = machines.flatMap(({ metadata }) => {
     const one = byNode.get(metadata.name)
@@ -36,10 +42,14 @@ export function sumOpenConnections(nodes: readonly Node[], agents: readonly Rout
 
 type Api = Pick<ClusterApi, 'cache'>
 
+/** The nodes whose reports do not count. */
+type Silent = Pick<SilentAgents, 'nodes' | 'onChange'>
+
 /** Gives a function that reads the current sum. It gives undefined while the sum is unknown. */
-export function openConnectionsReader(api: Api): () => OpenConnections | undefined {
+function openConnectionsReader(api: Api, silent: Pick<Silent, 'nodes'>): () => OpenConnections | undefined {
   const [nodes, agents] = [api.cache('Node'), api.cache('RouteAgent')]
-  return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
+  return () =>
+    nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list(), silent.nodes) : undefined
 }
 
 /**
@@ -50,11 +60,13 @@ export class ReportedConnections {
   readonly #api: Api
   readonly #read: () => OpenConnections | undefined
   readonly #clock: Pick<Clock, 'monotonic'>
+  readonly #silent: Silent
   #reported: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
 
-  constructor(api: Api, clock: Pick<Clock, 'monotonic'>) {
+  constructor(api: Api, clock: Pick<Clock, 'monotonic'>, silent: Silent) {
     this.#api = api
-    this.#read = openConnectionsReader(api)
+    this.#silent = silent
+    this.#read = openConnectionsReader(api, silent)
     this.#clock = clock
   }
 
@@ -67,15 +79,20 @@ export class ReportedConnections {
     return sum
   }
 
-  /** Calls back when a node reports another number. Gives the function that unsubscribes. */
+  /** Calls back when a node reports another number, or no more. Gives the function that unsubscribes. */
   onChange(listener: () => void): () => void {
-    return this.#api.cache('RouteAgent').onChange((change) => {
+    const stopSilent = this.#silent.onChange(listener)
+    const stop = this.#api.cache('RouteAgent').onChange((change) => {
       const isSame =
         change?.type === 'set' &&
         change.object.status?.openConnections?.count === change.previous?.status?.openConnections?.count &&
         change.object.status?.openConnections?.atLeast === change.previous?.status?.openConnections?.atLeast
       if (!isSame) listener()
     })
+    return () => {
+      stopSilent()
+      stop()
+    }
   }
 }
 
@@ -86,6 +103,7 @@ interface OwnRenumberingDeps {
   readonly api: Pick<ClusterApi, 'cache' | 'report'>
   readonly clock: Pick<Clock, 'setTimer'>
   readonly logger: Logger
+  readonly silentAgents: Pick<SilentAgents, 'nodes'>
 }
 
 /** The broker writes both clusters at once, but the other one may be mirrored here a moment later. */
@@ -93,9 +111,12 @@ const SETTLE_MS = 2000
 const MAX_NAMED = 10
 
 /** Watches the Cluster with id `own`. Gives the function that ends the watch. */
-export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
+export function reportOwnRenumbering(
+  { api, clock, logger, silentAgents }: OwnRenumberingDeps,
+  own: string,
+): () => void {
   const clusters = api.cache('Cluster')
-  const openConnections = openConnectionsReader(api)
+  const openConnections = openConnectionsReader(api, silentAgents)
   let cancel = (): void => undefined
   const report = (): void => {
     const now = clusters.get(own)

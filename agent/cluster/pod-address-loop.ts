@@ -1,17 +1,12 @@
 /** Tells on this cluster's own Cluster when pods have addresses outside the pod CIDRs that the cluster states. */
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
-import {
-  CONDITION_POD_ADDRESSES,
-  LABEL_SOURCE_CLUSTER,
-  PODS_OUTSIDE_BEAT_MS,
-  type RouteAgent,
-  findCondition,
-} from '../../model/model.ts'
+import { CONDITION_POD_ADDRESSES, LABEL_SOURCE_CLUSTER, type RouteAgent, findCondition } from '../../model/model.ts'
 import type { ClusterFacts } from '../../protocol/protocol.ts'
-import { type Clock, Heartbeats, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
+import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import { type AgentMetrics, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 import { newPodAddressMemory, planPodAddressStatus, podsOutsideRanges } from './plan-pod-addresses.ts'
+import type { SilentAgents } from './silent-agents.ts'
 
 export interface PodAddressLoopDeps {
   readonly api: ClusterApi
@@ -19,6 +14,8 @@ export interface PodAddressLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
+  /** This loop makes it look. */
+  readonly silentAgents: SilentAgents
 }
 
 export interface PodAddressLoopInit {
@@ -32,10 +29,6 @@ export interface PodAddressLoopInit {
 const KINDS = ['Cluster', 'EndpointSlice', 'Node', 'RouteAgent'] as const
 /** Slices change with every pod, and an operator reads the condition. */
 const LOOK_MS = 10_000
-/** A routeagent that has missed three of its writes is dead, or cannot write. */
-const STALE_MS = 3 * PODS_OUTSIDE_BEAT_MS
-/** More nodes than this at once are no single dead processes. Their reports count, and are not read again. */
-const MOST_READ = 100
 
 export class PodAddressLoop {
   readonly #deps: PodAddressLoopDeps
@@ -43,15 +36,10 @@ export class PodAddressLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #memory = newPodAddressMemory()
-  /** The times that routeagents write. An earlier release writes none, and its reports count. */
-  readonly #beats: Heartbeats
-  #known: readonly string[] = []
 
   constructor(deps: PodAddressLoopDeps, init: PodAddressLoopInit) {
     this.#deps = deps
     this.#init = init
-    const { resyncMs } = init.loop
-    this.#beats = new Heartbeats(deps, { staleMs: STALE_MS, suspectMs: STALE_MS - 2 * resyncMs, gapMs: 4 * resyncMs })
     const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'pod-addresses'), timing, (signal) => this.#round(signal))
     const { api } = deps
@@ -73,13 +61,14 @@ export class PodAddressLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { api, writer, clock, logger } = this.#deps
+    const { api, writer, clock, logger, silentAgents } = this.#deps
+    if (api.cache('RouteAgent').synced) await silentAgents.look(signal)
     const own = api.cache('Cluster').get(this.#init.own)
     // Without the Nodes, pods on the host network would look like pods outside.
     if (own === undefined || !KINDS.every((kind) => api.cache(kind).synced)) return
     const stated = this.#init.facts ?? own.spec
     const [nodes, slices, routeAgents] = [api.cache('Node'), api.cache('EndpointSlice'), api.cache('RouteAgent')]
-    const silent = await this.#silent(routeAgents.list(), signal)
+    const silent = silentAgents.nodes
     const world = { stated, nodes: nodes.list(), slices: slices.list(), routeAgents: routeAgents.list(), silent }
     const outside = podsOutsideRanges(world, this.#memory)
     const change = planPodAddressStatus(own, stated, outside, clock.now())
@@ -91,29 +80,6 @@ export class PodAddressLoop {
     const [failure] = await writer.applyStatuses([change], signal)
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
   }
-
-  /**
-   * Nodes whose routeagent has stopped writing its time while the API server answered. A cache that has stalled shows
-   * old times, so every round reads one object, and those that are late.
-   */
-  async #silent(agents: readonly RouteAgent[], signal: AbortSignal): Promise<ReadonlySet<string>> {
-    const present = new Map(agents.map((agent) => [agent.metadata.name, beatOf(agent)]))
-    for (const name of this.#known) if (!present.has(name)) this.#beats.forget(name)
-    for (const [name, beat] of present) this.#beats.saw(name, beat)
-    this.#known = [...present.keys()]
-    const late = this.#beats.doubtful()
-    const [one] = [...late, ...this.#known.filter((name) => present.get(name) !== undefined)]
-    if (one === undefined || late.length > MOST_READ) return new Set(this.#beats.stopped())
-    for (const name of new Set([...late, one])) {
-      this.#beats.saw(name, beatOf(await this.#deps.api.read('RouteAgent', name, undefined, signal)))
-    }
-    this.#beats.viewIsLive()
-    return new Set(this.#beats.stopped())
-  }
-}
-
-function beatOf(agent: RouteAgent | undefined): string | undefined {
-  return agent?.status?.podsOutside === undefined ? undefined : agent.status.podsOutsideTime
 }
 
 function outsideText(agent: RouteAgent | undefined): string {

@@ -48,6 +48,8 @@ export interface MemberReportWorld {
   readonly version: string
   readonly gateways: readonly Gateway[]
   readonly routeAgents: readonly RouteAgent[]
+  /** Nodes whose routeagent no longer writes: what it has said is not of now. */
+  readonly silent: ReadonlySet<string>
   readonly clusters: readonly Cluster[]
   readonly exports: ReadonlyMap<ServiceKey, Pick<PlannedExport, 'valid'>>
   /** Conflicts of this cluster's own exports. */
@@ -108,7 +110,12 @@ function problemsOf(world: MemberReportWorld): ReportedProblem[] {
     unlessTrue('degraded', status?.conditions, CONDITION_READY)
     if (status?.failure !== undefined) add('degraded', failure)
   }
-  for (const { status } of world.routeAgents) {
+  const noWord: ReasonCode = 'RouteAgentSilent'
+  for (const { status, metadata } of world.routeAgents) {
+    if (world.silent.has(metadata.name)) {
+      add('degraded', noWord)
+      continue
+    }
     const answer = findCondition(status?.conditions, CONDITION_NODES_ANSWER)
     unlessTrue(answer?.reason === CUT_OFF ? 'down' : 'degraded', status?.conditions, CONDITION_NODES_ANSWER)
     if (status?.failure !== undefined) add('degraded', failure)

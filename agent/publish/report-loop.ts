@@ -19,7 +19,7 @@ import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../r
 import { sealaneVersion } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { ContactView, Publisher, ReplicaView } from '../link/link.ts'
-import { ReportedConnections } from '../cluster/cluster.ts'
+import { ReportedConnections, type SilentAgents } from '../cluster/cluster.ts'
 import { recordProblem } from '../import/import.ts'
 import { type ImportedBy, type PlannedExport, planImportedBy, planImporters } from '../export/export.ts'
 import {
@@ -41,6 +41,7 @@ export interface ReportLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
+  readonly silentAgents: Pick<SilentAgents, 'nodes' | 'onChange'>
 }
 
 export interface ReportLoopInit {
@@ -86,8 +87,8 @@ export class ReportLoop {
     this.#init = init
     const timing = { ...init.loop, minMs: init.reportMs }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), timing, (signal) => this.#round(signal))
-    const { findings, publisher, replica, api, clock } = deps
-    this.#connections = new ReportedConnections(api, clock)
+    const { findings, publisher, replica, api, clock, silentAgents } = deps
+    this.#connections = new ReportedConnections(api, clock, silentAgents)
     const poke = (): void => this.#loop.poke()
     this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
     this.#subscriptions.add(replica.onExported(poke))
@@ -166,12 +167,13 @@ export class ReportLoop {
   }
 
   #report({ notImported }: MemberStatus): MemberReport {
-    const { api, findings } = this.#deps
+    const { api, findings, silentAgents } = this.#deps
     return planMemberReport({
       own: this.#init.own,
       version: this.#version,
       gateways: api.cache('Gateway').list(),
       routeAgents: api.cache('RouteAgent').list(),
+      silent: silentAgents.nodes,
       clusters: api.cache('Cluster').list(),
       exports: findings.exportPlan?.exports ?? new Map(),
       conflicts: findings.ownFindings,

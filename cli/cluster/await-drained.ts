@@ -1,5 +1,6 @@
 /** Says what a drained cluster still carries, and waits until that is nothing, as far as its own counts show it. */
 import { type OpenConnections, openConnectionsText } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import type { MemberSummary } from '../../protocol/admin/admin.ts'
 import { formatDuration } from '../../runtime/runtime.ts'
 import { type WaitInit, waitUntil } from '../installation/installation.ts'
@@ -11,7 +12,7 @@ import { type WaitInit, waitUntil } from '../installation/installation.ts'
 const ZERO_COUNTS_AFTER_MS = 75_000
 
 /** The part of a member that decides. */
-type DrainedMember = Pick<MemberSummary, 'state' | 'openConnections' | 'podCIDRs'>
+type DrainedMember = Pick<MemberSummary, 'state' | 'openConnections' | 'podCIDRs' | 'reported'>
 
 interface Carried {
   /** Whether no connection is left, as far as they are counted. */
@@ -27,9 +28,11 @@ export function carriedBy(id: string, member: DrainedMember | undefined, sinceDr
   const not = (sentence: string): Carried => ({ done: false, sentence })
   const open = member?.openConnections
   if (member === undefined || open === undefined)
-    return not(`cluster ${id} has not reported how many connections its pods have with other clusters`)
+    return not(
+      `cluster ${id} has not reported how many connections its pods have with other clusters${silentText(member)}`,
+    )
   const ipv6 = member.podCIDRs.some((cidr) => cidr.includes(':')) ? '; connections over IPv6 are not counted' : ''
-  const figure = `${openConnectionsText(open)} with other clusters`
+  const figure = `${openConnectionsText(open)} with other clusters${silentText(member)}`
   if (member.state !== 'in contact')
     return not(`cluster ${id} is not in contact with the broker; at its last report its pods had ${figure}${ipv6}`)
   if (open.count > 0 || open.atLeast) return not(`the pods of cluster ${id} have ${figure}${ipv6}`)
@@ -40,6 +43,14 @@ export function carriedBy(id: string, member: DrainedMember | undefined, sinceDr
     `the pods of cluster ${id} had ${figure} at the last count, which may be older than the drain: ` +
       `pods are counted once a minute, and this counts ${after} after the drain${ipv6}`,
   )
+}
+
+/** Names of nodes do not leave a cluster, but their number does. */
+function silentText(member: DrainedMember | undefined): string {
+  const silent = member?.reported?.problems.find(({ code }) => code === ('RouteAgentSilent' satisfies ReasonCode))
+  if (silent === undefined) return ''
+  const nodes = silent.count === 1 ? '1 node does not report its own' : `${silent.count} nodes do not report theirs`
+  return ` (${nodes}: RouteAgentSilent, run sealane status in that cluster)`
 }
 
 /** `timeoutMs` is 0 for a single look. */

@@ -3,18 +3,14 @@ import type { Command } from 'commander'
 import type { AuthorityFacts, AuthorityStatus, AuthorityStep, BrokerAdmin } from '../../protocol/admin/admin.ts'
 import { withBroker } from '../broker/broker.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
   type OutputFormat,
-  addKubeOptions,
-  clustersetOption,
-  lookTimeoutOption,
-  outputOption,
+  addBrokerOptions,
   printOne,
   renderTable,
   seenOtherwise,
-  stateOption,
   subcommand,
   targetToChange,
   targetToSee,
@@ -82,13 +78,6 @@ function nextText({ phase, waitsFor }: AuthorityStatus): string {
   }
 }
 
-interface CommonOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
-
 export function addBrokerCaCommands(broker: Command, context: CommandContext): void {
   const text = 'Shows and rotates the certificate authority of the clusterset without interrupting members.'
   const ca = subcommand(broker, 'ca', text, 'sealane broker ca status')
@@ -101,7 +90,7 @@ export function addBrokerCaCommands(broker: Command, context: CommandContext): v
 function addStatus(ca: Command, context: CommandContext): void {
   const text = 'Shows the authorities, and the members and tokens that block the next step.'
   const command = subcommand(ca, 'status', text, 'sealane broker ca status --context hub')
-  withOptions(addKubeOptions(command, seenOtherwise(LOCAL_BROKER))).action(async (options: CommonOptions) => {
+  addBrokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: BrokerOptions) => {
     const kube = targetToSee(command, context, options.state)
     const status = await withBroker({ ...options, kube }, context, (broker) => broker.authority())
     await show(status, options.output, context)
@@ -112,7 +101,7 @@ function addRotate(ca: Command, context: CommandContext): void {
   const text =
     'Announces a second authority. It starts to sign when all members trust it; until then nothing changes for them.'
   const command = subcommand(ca, 'rotate', text, 'sealane broker ca rotate')
-  withOptions(addKubeOptions(command, LOCAL_BROKER))
+  addBrokerOptions(command, LOCAL_BROKER)
     .option(
       '--certificate <file>',
       'certificate of an authority whose key is in --ca-dir; a path on the machine or pod of the broker',
@@ -122,7 +111,7 @@ function addRotate(ca: Command, context: CommandContext): void {
       'let the announced authority sign now, even if that cuts off members, which then have to join again',
       false,
     )
-    .action(async (options: CommonOptions & { readonly certificate?: string; readonly force: boolean }) => {
+    .action(async (options: BrokerOptions & { readonly certificate?: string; readonly force: boolean }) => {
       const { certificate, force } = options
       const init = { force, ...(certificate === undefined ? {} : { certificate }) }
       const done = force ? 'the second authority now signs and serves' : 'second authority announced'
@@ -135,9 +124,9 @@ function addRotate(ca: Command, context: CommandContext): void {
 function addFinish(ca: Command, context: CommandContext): void {
   const text = 'Removes the old authority. Fails while members or tokens depend on it, and names them.'
   const command = subcommand(ca, 'finish', text, 'sealane broker ca finish')
-  withOptions(addKubeOptions(command, LOCAL_BROKER))
+  addBrokerOptions(command, LOCAL_BROKER)
     .option('--force', 'remove it even if that cuts off members, which then have to join again', false)
-    .action(async (options: CommonOptions & { readonly force: boolean }) => {
+    .action(async (options: BrokerOptions & { readonly force: boolean }) => {
       const { force } = options
       await step('old authority removed: its certificates are refused', (broker) => broker.finishRotation({ force }), {
         ...{ command, context, options },
@@ -152,7 +141,7 @@ function addFinish(ca: Command, context: CommandContext): void {
 function addAbort(ca: Command, context: CommandContext): void {
   const text = 'Returns to the old authority. Members keep working; the second one is removed when no member uses it.'
   const command = subcommand(ca, 'abort', text, 'sealane broker ca abort')
-  withOptions(addKubeOptions(command, LOCAL_BROKER)).action(async (options: CommonOptions) => {
+  addBrokerOptions(command, LOCAL_BROKER).action(async (options: BrokerOptions) => {
     await step('the old authority signs and serves again', (broker) => broker.abortRotation(), {
       ...{ command, context, options },
     })
@@ -162,7 +151,7 @@ function addAbort(ca: Command, context: CommandContext): void {
 interface StepInit {
   readonly command: Command
   readonly context: CommandContext
-  readonly options: CommonOptions
+  readonly options: BrokerOptions
 }
 
 async function step(
@@ -180,12 +169,4 @@ async function step(
 async function show(status: AuthorityStatus, format: OutputFormat, { output }: CommandContext): Promise<void> {
   await printOne(output, format, status, authorityText(status))
   if (format === 'table' || format === 'wide') output.remark(`next: ${nextText(status)}\n`)
-}
-
-function withOptions(command: Command): Command {
-  return command
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
 }

@@ -3,31 +3,23 @@ import type { Command } from 'commander'
 import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import { parseDnsLabel } from '../../model/model.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
-  type OutputFormat,
-  addKubeOptions,
-  lookTimeoutOption,
-  outputOption,
+  addWholeBrokerOptions,
   parsed,
   printItems,
   printOne,
   seenOtherwise,
-  stateOption,
   subcommand,
   targetToChange,
   targetToSee,
 } from '../context/context.ts'
 import { withBroker } from '../broker/broker.ts'
 
-interface CommonOptions extends KubeTarget {
-  readonly state: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
+type WholeBrokerOptions = Omit<BrokerOptions, 'clusterset'>
 
-interface CreateOptions extends CommonOptions {
+interface CreateOptions extends WholeBrokerOptions {
   readonly globalRange?: string
   readonly clustersetIpRange?: string
 }
@@ -48,9 +40,8 @@ function addCreate(clusterset: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Creates an additional clusterset at this broker, or restores a removed one.'
   const command = subcommand(clusterset, 'create', text, 'sealane broker clusterset create staging')
-  addKubeOptions(command, LOCAL_BROKER)
+  addWholeBrokerOptions(command, LOCAL_BROKER)
     .argument('<name>', 'the name of the clusterset, one DNS label', name)
-    .addOption(stateOption())
     .option(
       '--global-range <cidr>',
       "range of its global addresses (default: that of the broker's own clusterset)",
@@ -61,8 +52,6 @@ function addCreate(clusterset: Command, context: CommandContext): void {
       "range of its clusterset IPs (default: that of the broker's own clusterset)",
       range('--clusterset-ip-range'),
     )
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
     .action(async (name: string, options: CreateOptions) => {
       const kube = targetToChange(command, context)
       const { globalRange, clustersetIpRange } = options
@@ -87,37 +76,30 @@ function addCreate(clusterset: Command, context: CommandContext): void {
 function addList(clusterset: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Lists the clustersets of a broker.'
-  addKubeOptions(
+  addWholeBrokerOptions(
     subcommand(clusterset, 'list', text, 'sealane broker clusterset list -o json'),
     seenOtherwise(LOCAL_BROKER),
-  )
-    .addOption(stateOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (options: CommonOptions, command: Command) => {
-      const kube = targetToSee(command, context, options.state)
-      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.clustersets())
-      await printItems(output, options.output, rows, [
-        { title: 'CLUSTERSET', cell: (row) => row.name },
-        { title: 'STATE', cell: (row) => (row.state === 'own' ? "the broker's own" : row.state) },
-        { title: 'MEMBERS', cell: (row) => (row.members === undefined ? '?' : String(row.members)), align: 'right' },
-        { title: 'GLOBAL RANGE', cell: (row) => row.globalRange },
-        { title: 'CLUSTERSET IPS', cell: (row) => row.clustersetIpRange },
-      ])
-    })
+  ).action(async (options: WholeBrokerOptions, command: Command) => {
+    const kube = targetToSee(command, context, options.state)
+    const rows = await withBroker({ ...options, kube }, context, (broker) => broker.clustersets())
+    await printItems(output, options.output, rows, [
+      { title: 'CLUSTERSET', cell: (row) => row.name },
+      { title: 'STATE', cell: (row) => (row.state === 'own' ? "the broker's own" : row.state) },
+      { title: 'MEMBERS', cell: (row) => (row.members === undefined ? '?' : String(row.members)), align: 'right' },
+      { title: 'GLOBAL RANGE', cell: (row) => row.globalRange },
+      { title: 'CLUSTERSET IPS', cell: (row) => row.clustersetIpRange },
+    ])
+  })
 }
 
 function addRemove(clusterset: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Stops serving a clusterset. The broker keeps its state, and "create" restores it.'
   const command = subcommand(clusterset, 'remove', text, 'sealane broker clusterset remove staging')
-  addKubeOptions(command, LOCAL_BROKER)
+  addWholeBrokerOptions(command, LOCAL_BROKER)
     .argument('<name>', 'the name of the clusterset, as shown by "clusterset list"', name)
-    .addOption(stateOption())
     .option('--force', 'remove it even if it has members: they keep their last state, and have no broker', false)
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (name: string, options: CommonOptions & { readonly force: boolean }) => {
+    .action(async (name: string, options: WholeBrokerOptions & { readonly force: boolean }) => {
       const kube = targetToChange(command, context)
       const { force } = options
       const { repeated } = await withBroker({ ...options, kube }, context, (broker) =>

@@ -3,28 +3,17 @@ import type { Command } from 'commander'
 import type { Published, PublishedService } from '../../protocol/admin/admin.ts'
 import { unservedText, withBroker } from '../broker/broker.ts'
 import {
+  type BrokerOptions,
   type Column,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
   type OutputFormat,
-  addKubeOptions,
-  clustersetOption,
-  lookTimeoutOption,
-  outputOption,
+  addBrokerOptions,
   printItems,
   seenOtherwise,
-  stateOption,
   subcommand,
   targetToSee,
 } from '../context/context.ts'
-
-interface LookOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
 
 const GATEWAYS_TEXT = 'Lists the gateways that members publish, with the addresses where others may reach them.'
 const SERVICES_TEXT = 'Lists the services that members export, with who exports and who imports each.'
@@ -66,24 +55,19 @@ function add(
 ): void {
   const { output } = context
   const command = subcommand(broker, name, text, `sealane broker ${name} --context hub`)
-  addKubeOptions(command, seenOtherwise(LOCAL_BROKER))
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (options: LookOptions) => {
-      const kube = targetToSee(command, context, options.state)
-      const [found, unserved] = await withBroker({ ...options, kube }, context, async (admin, reached) => {
-        const found = await admin.published()
-        return [
-          found,
-          reached.served === false ? unservedText(options.state, reached, await admin.members()) : undefined,
-        ] as const
-      })
-      const left = await print(found, options.output)
-      if (left > 0) output.remark(`and ${left} more\n`)
-      if (unserved !== undefined) output.remark(`${unserved}\n`)
+  addBrokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: BrokerOptions) => {
+    const kube = targetToSee(command, context, options.state)
+    const [found, unserved] = await withBroker({ ...options, kube }, context, async (admin, reached) => {
+      const found = await admin.published()
+      return [
+        found,
+        reached.served === false ? unservedText(options.state, reached, await admin.members()) : undefined,
+      ] as const
     })
+    const left = await print(found, options.output)
+    if (left > 0) output.remark(`and ${left} more\n`)
+    if (unserved !== undefined) output.remark(`${unserved}\n`)
+  })
 }
 
 function exportersCell({ exporters, exportersCount, drainedAt }: PublishedService): string {

@@ -3,30 +3,18 @@ import type { Command } from 'commander'
 import { printable } from '../../model/model.ts'
 import type { StatedRelay } from '../../protocol/admin/admin.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
-  type OutputFormat,
-  addKubeOptions,
-  clustersetOption,
-  lookTimeoutOption,
-  outputOption,
+  addBrokerOptions,
   printItems,
   printOne,
   seenOtherwise,
-  stateOption,
   subcommand,
   targetToChange,
   targetToSee,
 } from '../context/context.ts'
 import { withBroker } from '../broker/broker.ts'
-
-interface RelayOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
 
 export function addBrokerRelayCommands(broker: Command, context: CommandContext): void {
   const text =
@@ -40,9 +28,9 @@ export function addBrokerRelayCommands(broker: Command, context: CommandContext)
 function addAdd(relay: Command, context: CommandContext): void {
   const text = 'Adds a relay. All members learn it within a second.'
   const command = subcommand(relay, 'add', text, 'sealane broker relay add wss://relay.example/')
-  brokerOptions(command, LOCAL_BROKER)
+  addBrokerOptions(command, LOCAL_BROKER)
     .argument('<url>', 'wss://host[:port]/[path][#pin], as "sealane relay serve" prints it')
-    .action(async (address: string, options: RelayOptions) => {
+    .action(async (address: string, options: BrokerOptions) => {
       const kube = targetToChange(command, context)
       const done = await withBroker({ ...options, kube }, context, (broker) => broker.addRelay({ address }))
       const name = printable(done.name)
@@ -54,7 +42,7 @@ function addAdd(relay: Command, context: CommandContext): void {
 function addList(relay: Command, context: CommandContext): void {
   const text = 'Lists the relays on port 443 that members get, in their order, and those that do not count.'
   const command = subcommand(relay, 'list', text, 'sealane broker relay list -o json')
-  brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: RelayOptions) => {
+  addBrokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: BrokerOptions) => {
     const kube = targetToSee(command, context, options.state)
     const rows = await withBroker({ ...options, kube }, context, (broker) => broker.relays())
     await printItems(context.output, options.output, rows, [
@@ -69,9 +57,9 @@ function addList(relay: Command, context: CommandContext): void {
 function addRemove(relay: Command, context: CommandContext): void {
   const text = 'Removes a relay that was added. Links that it carries go on by another way, if there is one.'
   const command = subcommand(relay, 'remove', text, 'sealane broker relay remove relay.example')
-  brokerOptions(command, LOCAL_BROKER)
+  addBrokerOptions(command, LOCAL_BROKER)
     .argument('<relay>', 'host[:port] as "relay list" shows it, or the address')
-    .action(async (relay: string, options: RelayOptions) => {
+    .action(async (relay: string, options: BrokerOptions) => {
       const kube = targetToChange(command, context)
       const done = await withBroker({ ...options, kube }, context, (broker) => broker.removeRelay({ relay }))
       const name = printable(done.name)
@@ -91,12 +79,4 @@ function fromText({ isFlagged, flag = '--relay', addedAtMs, notStated }: StatedR
 
 function timeText(ms: number): string {
   return new Date(ms).toISOString().replace(/\.\d+/, '')
-}
-
-function brokerOptions(command: Command, about: Parameters<typeof addKubeOptions>[1]): Command {
-  return addKubeOptions(command, about)
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
 }

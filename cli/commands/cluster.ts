@@ -17,10 +17,12 @@ import {
   writeTokenFile,
 } from '../broker/broker.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
   type KubeTarget,
   LOCAL_BROKER,
   type OutputFormat,
+  addBrokerOptions,
   addKubeOptions,
   clustersetOption,
   durationOption,
@@ -62,7 +64,7 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Shows the quota of a member, or sets limits by flags; "default" resets a limit to that of all members.'
   const quota = subcommand(cluster, 'quota', text, 'sealane cluster quota paris --records 100000')
-  addKubeOptions(quota, LOCAL_BROKER).argument(
+  addBrokerOptions(quota, LOCAL_BROKER).argument(
     '<id>',
     'the id of the cluster, as shown by "cluster list"',
     parsed((id: string) => parseClusterId(id, 'cluster')),
@@ -71,28 +73,23 @@ function addClusterQuota(cluster: Command, context: CommandContext): void {
     const [value, help] = FLAGS[field]
     quota.option(`--${field} ${value}`, help, parsed(parseOwnQuota(`--${field}`, field)))
   }
-  quota
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (id: string, options: QuotaOptions, command: Command) => {
-      const kube = targetToChange(command, context)
-      const named = QUOTA_FIELDS.filter((field) => options[field] !== undefined)
-      const change = Object.fromEntries(named.map((field) => [field, options[field]])) as OwnQuota
-      const { row, changed } = await withBroker({ ...options, kube }, context, async (broker) => {
-        const { changed } = named.length === 0 ? { changed: false } : await broker.changeQuota({ cluster: id, change })
-        return { row: (await broker.members()).find((one) => one.id === id), changed }
-      })
-      if (row === undefined || row.state === 'left' || row.state === 'evicted') {
-        throw new UserError(`cluster "${id}" is not a member; list the members: sealane cluster list`, {
-          reason: 'MemberUnknown',
-        })
-      }
-      await printOne(output, options.output, { id, changed, ...row.quota }, quotaLines(row))
-      if (named.length > 0)
-        output.remark(changed ? 'quota changed\n' : 'the quota already has these limits: nothing was changed\n')
+  quota.action(async (id: string, options: QuotaOptions, command: Command) => {
+    const kube = targetToChange(command, context)
+    const named = QUOTA_FIELDS.filter((field) => options[field] !== undefined)
+    const change = Object.fromEntries(named.map((field) => [field, options[field]])) as OwnQuota
+    const { row, changed } = await withBroker({ ...options, kube }, context, async (broker) => {
+      const { changed } = named.length === 0 ? { changed: false } : await broker.changeQuota({ cluster: id, change })
+      return { row: (await broker.members()).find((one) => one.id === id), changed }
     })
+    if (row === undefined || row.state === 'left' || row.state === 'evicted') {
+      throw new UserError(`cluster "${id}" is not a member; list the members: sealane cluster list`, {
+        reason: 'MemberUnknown',
+      })
+    }
+    await printOne(output, options.output, { id, changed, ...row.quota }, quotaLines(row))
+    if (named.length > 0)
+      output.remark(changed ? 'quota changed\n' : 'the quota already has these limits: nothing was changed\n')
+  })
 }
 
 /** The maximum number of clashes of one member that are printed below the list. `-o json` has all of them. */
@@ -125,7 +122,7 @@ function addList(cluster: Command, context: CommandContext): void {
     .option('--all', 'also list members that left or were evicted', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (options: CommonOptions & { readonly all: boolean }, command: Command) => {
+    .action(async (options: BrokerOptions & { readonly all: boolean }, command: Command) => {
       const kube = targetToSee(command, context, options.state)
       const [rows, waiting, unserved] = await withBroker({ ...options, kube }, context, async (broker, reached) => {
         const rows = await broker.members()
@@ -180,7 +177,7 @@ function podsCell({ podCIDRs, notCarried }: MemberSummary): string {
   return podCIDRs.map((cidr) => (left.has(cidr) ? `${cidr} (not carried)` : cidr)).join(',')
 }
 
-interface UndrainOptions extends CommonOptions {
+interface UndrainOptions extends BrokerOptions {
   readonly service?: NamedService
   readonly site: string
 }
@@ -201,7 +198,7 @@ const OF_BROKER = ['state', 'clusterset', 'wait']
 function addDrain(cluster: Command, context: CommandContext): void {
   const { output, signal } = context
   const named = (verb: 'drain' | 'undrain', text: string): Command =>
-    addKubeOptions(subcommand(cluster, verb, text, `sealane cluster ${verb} paris`), LOCAL_BROKER)
+    addBrokerOptions(subcommand(cluster, verb, text, `sealane cluster ${verb} paris`), LOCAL_BROKER)
       .argument(
         '[id]',
         'the id of the cluster, as shown by "cluster list"',
@@ -213,10 +210,6 @@ function addDrain(cluster: Command, context: CommandContext): void {
         parsed(parseNamedService),
       )
       .addOption(siteOption())
-      .addOption(stateOption())
-      .addOption(clustersetOption())
-      .addOption(lookTimeoutOption())
-      .addOption(outputOption())
   named(
     'drain',
     'Sends no new connections to a cluster while others are ready. Open connections continue without --now.',
@@ -342,7 +335,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
     .option('--force', 'evict the cluster even if it is in contact with the broker', false)
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (id: string, options: CommonOptions & { readonly force: boolean }, command: Command) => {
+    .action(async (id: string, options: BrokerOptions & { readonly force: boolean }, command: Command) => {
       const kube = targetToChange(command, context)
       const { evictedAtMs, repeated } = await withBroker({ ...options, kube }, context, (members) =>
         members.evict({ cluster: id, force: options.force }),
@@ -359,7 +352,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
     })
 }
 
-interface RekeyOptions extends CommonOptions {
+interface RekeyOptions extends BrokerOptions {
   readonly ttl: number
   readonly out?: string
 }
@@ -401,14 +394,7 @@ function addRekey(cluster: Command, context: CommandContext): void {
 // decision.
 
 /** The options that all of these commands have. */
-interface CommonOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
-
-interface AnswerOptions extends CommonOptions {
+interface AnswerOptions extends BrokerOptions {
   readonly fingerprint?: string
 }
 
@@ -429,36 +415,31 @@ function waitingRemark(waiting: readonly WaitingSummary[]): string {
 function addWaiting(cluster: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Lists clusters, and new ranges or labels of members, that wait for approval, with their fingerprints.'
-  addKubeOptions(
+  addBrokerOptions(
     subcommand(cluster, 'waiting', text, 'sealane cluster waiting --context hub'),
     seenOtherwise(LOCAL_BROKER),
-  )
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (options: CommonOptions, command: Command) => {
-      const kube = targetToSee(command, context, options.state)
-      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.waiting())
-      await printItems(output, options.output, rows, [
-        { title: 'CLUSTER', cell: (row) => row.id },
-        { title: 'WHAT', cell: (row) => row.what },
-        { title: 'STATE', cell: (row) => row.state },
-        { title: 'FINGERPRINT', cell: (row) => row.fingerprint },
-        { title: 'PODS', cell: (row) => row.podCIDRs.join(',') },
-        { title: 'SERVICES', cell: (row) => row.serviceCIDRs.join(',') || '-' },
-        { title: 'NEEDS', cell: (row) => row.neededCIDRs.join(',') || '-', wide: true },
-        { title: 'LABELS', cell: labelsCell, wide: true },
-        { title: 'RELEASE', cell: (row) => row.version, wide: true },
-        { title: 'FROM', cell: (row) => row.address || '-' },
-        { title: 'TOKEN', cell: (row) => row.token || '-' },
-        { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
-        { title: 'LAST ASKED', cell: (row) => new Date(row.lastAskedMs).toISOString(), wide: true },
-        { title: 'UNTIL', cell: (row) => (row.untilMs === undefined ? '-' : new Date(row.untilMs).toISOString()) },
-      ])
-      if (options.output === 'table' || options.output === 'wide')
-        for (const row of rows) output.remark(remarks(row, rows))
-    })
+  ).action(async (options: BrokerOptions, command: Command) => {
+    const kube = targetToSee(command, context, options.state)
+    const rows = await withBroker({ ...options, kube }, context, (broker) => broker.waiting())
+    await printItems(output, options.output, rows, [
+      { title: 'CLUSTER', cell: (row) => row.id },
+      { title: 'WHAT', cell: (row) => row.what },
+      { title: 'STATE', cell: (row) => row.state },
+      { title: 'FINGERPRINT', cell: (row) => row.fingerprint },
+      { title: 'PODS', cell: (row) => row.podCIDRs.join(',') },
+      { title: 'SERVICES', cell: (row) => row.serviceCIDRs.join(',') || '-' },
+      { title: 'NEEDS', cell: (row) => row.neededCIDRs.join(',') || '-', wide: true },
+      { title: 'LABELS', cell: labelsCell, wide: true },
+      { title: 'RELEASE', cell: (row) => row.version, wide: true },
+      { title: 'FROM', cell: (row) => row.address || '-' },
+      { title: 'TOKEN', cell: (row) => row.token || '-' },
+      { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
+      { title: 'LAST ASKED', cell: (row) => new Date(row.lastAskedMs).toISOString(), wide: true },
+      { title: 'UNTIL', cell: (row) => (row.untilMs === undefined ? '-' : new Date(row.untilMs).toISOString()) },
+    ])
+    if (options.output === 'table' || options.output === 'wide')
+      for (const row of rows) output.remark(remarks(row, rows))
+  })
 }
 
 function labelsCell({ labels = {} }: Pick<MemberSummary, 'labels'>): string {

@@ -8,10 +8,10 @@ import { formatPrefix, parsePrefix } from '../../model/addresses/addresses.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import type { TokenSummary } from '../../protocol/admin/admin.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
-  type OutputFormat,
+  addBrokerOptions,
   addKubeOptions,
   clustersetOption,
   collect,
@@ -31,7 +31,7 @@ import {
 } from '../context/context.ts'
 import { tokenText, withBroker, writeTokenFile } from '../broker/broker.ts'
 
-interface CreateOptions extends CommonOptions {
+interface CreateOptions extends BrokerOptions {
   readonly ttl: number
   readonly uses: number
   readonly clusterId?: string
@@ -39,13 +39,6 @@ interface CreateOptions extends CommonOptions {
   readonly label?: readonly string[]
   readonly approve: boolean
   readonly out?: string
-}
-
-interface CommonOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
 }
 
 const MAX_USES = 1000
@@ -132,7 +125,7 @@ function historyRemark(uses: number): string {
 
 function addList(token: Command, context: CommandContext): void {
   const { output } = context
-  addKubeOptions(
+  addBrokerOptions(
     subcommand(
       token,
       'list',
@@ -140,42 +133,33 @@ function addList(token: Command, context: CommandContext): void {
       'sealane token list -o yaml',
     ),
     seenOtherwise(LOCAL_BROKER),
-  )
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (options: CommonOptions, command: Command) => {
-      const format = options.output
-      const kube = targetToSee(command, context, options.state)
-      const rows = await withBroker({ ...options, kube }, context, (broker) => broker.tokens())
-      await printItems(output, format, rows, [
-        { title: 'ID', cell: (row) => row.id },
-        { title: 'STATE', cell: (row) => row.state },
-        { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
-        { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
-        { title: 'ALLOWS', cell: allowedCell },
-        { title: 'LABELS', cell: labelsCell, wide: true },
-        { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
-        { title: 'WAITING', cell: heldCell, wide: true },
-        { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
-        { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
-      ])
-    })
+  ).action(async (options: BrokerOptions, command: Command) => {
+    const format = options.output
+    const kube = targetToSee(command, context, options.state)
+    const rows = await withBroker({ ...options, kube }, context, (broker) => broker.tokens())
+    await printItems(output, format, rows, [
+      { title: 'ID', cell: (row) => row.id },
+      { title: 'STATE', cell: (row) => row.state },
+      { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
+      { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
+      { title: 'ALLOWS', cell: allowedCell },
+      { title: 'LABELS', cell: labelsCell, wide: true },
+      { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
+      { title: 'WAITING', cell: heldCell, wide: true },
+      { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
+      { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
+    ])
+  })
 }
 
 function addRevoke(token: Command, context: CommandContext): void {
   const { output } = context
-  addKubeOptions(
+  addBrokerOptions(
     subcommand(token, 'revoke', 'Revokes a join token immediately.', 'sealane token revoke 4f0c2a9b11'),
     LOCAL_BROKER,
   )
     .argument('<id>', 'the id of the token, as shown by "token list"')
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
-    .action(async (id: string, options: CommonOptions, command: Command) => {
+    .action(async (id: string, options: BrokerOptions, command: Command) => {
       const kube = targetToChange(command, context)
       await withBroker({ ...options, kube }, context, (broker) => broker.revokeToken({ id }))
       await printOne(output, options.output, { id, revoked: true }, `token ${id} revoked\n`)

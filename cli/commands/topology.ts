@@ -5,33 +5,21 @@ import { type Topology, printable } from '../../model/model.ts'
 import type { CrowdedRelays, TopologyPlan } from '../../protocol/admin/admin.ts'
 import { UserError, messageOf } from '../../runtime/runtime.ts'
 import {
+  type BrokerOptions,
   type CommandContext,
-  type KubeTarget,
   LOCAL_BROKER,
-  type OutputFormat,
-  addKubeOptions,
-  clustersetOption,
+  addBrokerOptions,
   confirm,
-  lookTimeoutOption,
-  outputOption,
   printOne,
   quoted,
   seenOtherwise,
-  stateOption,
   subcommand,
   targetToChange,
   targetToSee,
 } from '../context/context.ts'
 import { withBroker } from '../broker/broker.ts'
 
-interface TopologyOptions extends KubeTarget {
-  readonly state: string
-  readonly clusterset?: string
-  readonly output: OutputFormat
-  readonly timeout: number
-}
-
-interface SetOptions extends TopologyOptions {
+interface SetOptions extends BrokerOptions {
   readonly yes: boolean
 }
 
@@ -51,7 +39,7 @@ export function addTopologyCommand(program: Command, context: CommandContext): v
 
 function addShow(topology: Command, context: CommandContext): void {
   const command = subcommand(topology, 'show', 'Shows the topology that counts.', 'sealane topology show')
-  brokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: TopologyOptions) => {
+  addBrokerOptions(command, seenOtherwise(LOCAL_BROKER)).action(async (options: BrokerOptions) => {
     const kube = targetToSee(command, context, options.state)
     const facts = await withBroker({ ...options, kube }, context, (broker) => broker.topology())
     const { number, setAtMs, object, ignoredBy } = facts
@@ -68,9 +56,9 @@ function addShow(topology: Command, context: CommandContext): void {
 function addPlan(topology: Command, context: CommandContext): void {
   const about = 'Says which links and importers a topology would change. Changes nothing.'
   const command = subcommand(topology, 'plan', about, 'sealane topology plan topology.yaml')
-  brokerOptions(command, seenOtherwise(LOCAL_BROKER))
+  addBrokerOptions(command, seenOtherwise(LOCAL_BROKER))
     .argument('<file>', ARGUMENT)
-    .action(async (file: string, options: TopologyOptions) => {
+    .action(async (file: string, options: BrokerOptions) => {
       const kube = targetToSee(command, context, options.state)
       const wanted = await readTopologyFile(file)
       const plan = await withBroker({ ...options, kube }, context, (broker) =>
@@ -84,7 +72,7 @@ function addSet(topology: Command, context: CommandContext): void {
   const { output } = context
   const about = 'Sets the topology. Asks for confirmation if links would vanish.'
   const command = subcommand(topology, 'set', about, 'sealane topology set topology.yaml')
-  brokerOptions(command, LOCAL_BROKER)
+  addBrokerOptions(command, LOCAL_BROKER)
     .argument('<file>', ARGUMENT)
     .option('--yes', 'do not ask for confirmation', false)
     .action(async (file: string, options: SetOptions) => {
@@ -108,14 +96,6 @@ function addSet(topology: Command, context: CommandContext): void {
         : `the topology is that already: nothing was changed\n`
       await printOne(output, options.output, { ...done, links }, text)
     })
-}
-
-function brokerOptions(command: Command, about: Parameters<typeof addKubeOptions>[1]): Command {
-  return addKubeOptions(command, about)
-    .addOption(stateOption())
-    .addOption(clustersetOption())
-    .addOption(lookTimeoutOption())
-    .addOption(outputOption())
 }
 
 /** Gives what the file states, which the broker checks. Throws UserError. */

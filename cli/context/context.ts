@@ -1,6 +1,7 @@
 /**
  * What every command works with: output, terminal, timeouts and targets, and functions that open a site or a cluster.
  */
+export { type BrokerOptions, addBrokerOptions, addWholeBrokerOptions } from './broker-options.ts'
 export { checkServed } from './check-served.ts'
 export { type Applied, type ClusterAdmin, listIfAllowed, unlessForbidden } from './cluster-admin.ts'
 export {

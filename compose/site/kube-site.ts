@@ -37,6 +37,7 @@ import {
   type Node,
   isQualifiedName,
 } from '../../model/model.ts'
+import { withoutLinkCandidates } from '../../model/schemas/schemas.ts'
 import {
   type IdentityStore,
   type JoinStore,
@@ -97,6 +98,7 @@ export async function openKubeSite(
   const api = await openKubeApi(deps, {
     ...access,
     selectors: selectorsFor({ components, node }, access.namespace),
+    slimmers: slimmersFor(components),
     marks,
   })
   const place = {
@@ -230,6 +232,12 @@ function selectorsFor(
   }
   if (components === undefined || ['agent', 'routeagent'].some((one) => components.includes(one))) return own
   return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }
+}
+
+/** Each node runs a route agent, and every one of them keeps the Gateways of its cluster. */
+function slimmersFor(components: OpenKubeSiteInit['components']): NonNullable<KubeApiInit['slimmers']> {
+  if (components === undefined || components.includes('gateway')) return {}
+  return { Gateway: withoutLinkCandidates }
 }
 
 // Reads the labels and annotations for all written objects from the environment of the pod.

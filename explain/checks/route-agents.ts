@@ -3,6 +3,7 @@ import {
   CONDITION_CHECKSUM_OFFLOAD,
   CONDITION_CLOSED_WITHOUT_TABLES,
   CONDITION_NODES_ANSWER,
+  ROUTE_AGENT_BEAT_MS,
   VXLAN_PORT,
   findCondition,
   isMachine,
@@ -30,6 +31,7 @@ export function routeAgents(world: World): readonly Finding[] {
   if (agents === undefined || self === undefined) return []
   return [
     ...missing(world, agents),
+    ...silent(world, agents),
     ...agents.flatMap(failure),
     ...agents.flatMap(offload),
     ...agents.flatMap(openWithoutTables),
@@ -37,6 +39,8 @@ export function routeAgents(world: World): readonly Finding[] {
     ...overlay(world, agents),
   ]
 }
+
+const ROUTE_AGENTS = { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } as const
 
 function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[] {
   const { objects, selfSubject } = world
@@ -46,8 +50,8 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
   if (silent.length === 0) return []
   const because: readonly Cause[] = [
     NOTHING_RUNS,
-    { reason: 'PartNotReady', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
-    { reason: 'PartMissing', subject: { kind: 'DaemonSet', namespace: 'sealane-system', name: 'sealane-routeagent' } },
+    { reason: 'PartNotReady', subject: ROUTE_AGENTS },
+    { reason: 'PartMissing', subject: ROUTE_AGENTS },
     ...silent.map((name): Cause => ({ reason: 'NodeNotReady', subject: { kind: 'Node', name } })),
     ...refusalCauses('routeagent'),
   ]
@@ -61,6 +65,28 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
       because,
     },
   ]
+}
+
+/** Three writes are missed then. An earlier release writes no time. */
+const SILENT_MS = 3 * ROUTE_AGENT_BEAT_MS
+
+function silent({ nowMs, atSite, objects }: World, agents: readonly SeenAgent[]): readonly Finding[] {
+  const nodes = new Set((objects.Node ?? []).map(({ object }) => object.metadata.name))
+  return agents.flatMap((agent): Finding[] => {
+    const { metadata, status } = agent.object
+    const writtenMs = Date.parse(status?.heartbeatTime ?? '')
+    // Of a node that is no more, another finding tells, if any.
+    if (!nodes.has(metadata.name) || !(nowMs - writtenMs >= SILENT_MS)) return []
+    const because: readonly Cause[] = [
+      NOTHING_RUNS,
+      ...(atSite ? [] : [{ reason: 'PartNotReady', subject: ROUTE_AGENTS } as const]),
+      { reason: 'NodeNotReady', subject: { kind: 'Node', name: metadata.name } },
+      ...refusalCauses('routeagent'),
+    ]
+    const subject = seenSubject('RouteAgent', agent)
+    const seen = `last update at ${status?.heartbeatTime ?? '-'}`
+    return [{ reason: 'RouteAgentSilent', severity: 'degraded', subject, seen, ...seenAt(agent), because }]
+  })
 }
 
 function failure(agent: SeenAgent): readonly Finding[] {

@@ -64,6 +64,7 @@ export const ON_PATH: Partial<Readonly<Record<ReasonCode, OnPath>>> = {
 
   NodesCutOff: on('why', 'node'),
   RouteAgentMissing: on('why', 'node'),
+  RouteAgentSilent: on('note', 'node'),
   OverlayPortDiffers: on('breaks', 'node'),
   ChecksumOffloadNotSwitched: on('breaks', 'node'),
   ForwardPoliciesMissing: on('note', 'node'),

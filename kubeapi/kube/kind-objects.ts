@@ -14,7 +14,7 @@ import {
 import { LiveCache, type ObjectKey, deepFreeze, objectKey } from '../driver/driver.ts'
 import { KIND_PLACES } from './kinds.ts'
 import { type FieldSet, type ManagedFieldsEntry, appliedFields, fingerprint, ownedPart } from './write/owned-fields.ts'
-import { type RawObject, slimObject } from '../../model/schemas/schemas.ts'
+import { type RawObject, type Slimmer, slimObject } from '../../model/schemas/schemas.ts'
 
 export interface CachedObject {
   readonly uid: string
@@ -34,10 +34,19 @@ export class KindObjects<K extends Kind> {
   readonly #removed = new Map<ObjectKey, string>()
   /** Objects that our own writes changed since the pending list began; empty while there is none. */
   readonly #touched = new Set<ObjectKey>()
+  readonly #slimmer: Slimmer | undefined
   #listing = false
 
-  constructor(kind: K) {
+  /** `slimmer`: what is left out besides what slimObject() leaves out. */
+  constructor(kind: K, slimmer?: Slimmer) {
     this.kind = kind
+    this.#slimmer = slimmer
+  }
+
+  /** The object as the cache keeps it. */
+  slim(raw: RawObject): KubeObject {
+    const object = slimObject(this.kind, KIND_PLACES[this.kind].apiVersion, raw)
+    return this.#slimmer?.(object) ?? object
   }
 
   get size(): number {
@@ -59,7 +68,7 @@ export class KindObjects<K extends Kind> {
     if (this.#removed.get(key) === uid) return undefined
     if (known !== undefined && Number(resourceVersion) <= known.version) return undefined
     const holding = cachedObject(this.kind, raw)
-    this.#store(key, holding, slimObject(this.kind, KIND_PLACES[this.kind].apiVersion, raw))
+    this.#store(key, holding, this.slim(raw))
     return holding
   }
 
@@ -90,7 +99,7 @@ export class KindObjects<K extends Kind> {
   beginList(): ListUnderWay<K> {
     this.#touched.clear()
     this.#listing = true
-    return new ListUnderWay(this.kind)
+    return new ListUnderWay(this)
   }
 
   /** Applies a complete list, except for objects that we wrote while it was read. */
@@ -136,15 +145,15 @@ export class KindObjects<K extends Kind> {
 /** A list that is not complete yet, and that the cache does not show. */
 export class ListUnderWay<K extends Kind> {
   readonly items = new Map<ObjectKey, { readonly holding: CachedObject; readonly object: KubeObject }>()
-  readonly #kind: K
+  readonly #objects: Pick<KindObjects<K>, 'kind' | 'slim'>
 
-  constructor(kind: K) {
-    this.#kind = kind
+  constructor(objects: Pick<KindObjects<K>, 'kind' | 'slim'>) {
+    this.#objects = objects
   }
 
   add(raw: RawObject): void {
-    const object = slimObject(this.#kind, KIND_PLACES[this.#kind].apiVersion, raw)
-    this.items.set(rawKey(raw), { holding: cachedObject(this.#kind, raw), object })
+    const { kind } = this.#objects
+    this.items.set(rawKey(raw), { holding: cachedObject(kind, raw), object: this.#objects.slim(raw) })
   }
 }
 

@@ -2,6 +2,7 @@
 import type { Duplex } from 'node:stream'
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/model.ts'
 import { type Clock, WriteQueue } from '../../reconcile/reconcile.ts'
+import type { Slimmer } from '../../model/schemas/schemas.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import {
@@ -41,6 +42,8 @@ export interface KubeApiInit extends AccessInit {
   readonly namespace: string
   /** Kinds of which only some objects are watched. Default: all objects of the cluster. */
   readonly selectors?: Readonly<Partial<Record<Kind, Selector>>>
+  /** What caches leave out besides what no process reads. Default: nothing. */
+  readonly slimmers?: Readonly<Partial<Record<Kind, Slimmer>>>
   /** Labels and annotations for every object that is written; the object's own take precedence. Default: none. */
   readonly marks?: ObjectMarks
 }
@@ -212,7 +215,7 @@ export class KubeApi implements ClusterApi {
     const { clock, logger } = this.#deps
     const client = new ResourceClient(
       { clock, logger, metrics: this.#metrics, http: this.#http },
-      { kind, selector: this.#init.selectors?.[kind] ?? {} },
+      { kind, selector: this.#init.selectors?.[kind] ?? {}, slimmer: this.#init.slimmers?.[kind] },
     )
     this.#clients.set(kind, client)
     // Deferred, so that the caller can register a listener before the first read.

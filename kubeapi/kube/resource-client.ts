@@ -3,9 +3,9 @@ import type { Kind, KubeObject } from '../../model/model.ts'
 import { type CachedObject, KindObjects, cachedObject } from './kind-objects.ts'
 import { KubeError } from './kube-error.ts'
 import { KindWatch, type KindWatchDeps, type Selector } from './kind-watch.ts'
-import { KIND_PLACES, kindPath } from './kinds.ts'
+import { kindPath } from './kinds.ts'
 import { objectKey, objectTitle } from '../driver/driver.ts'
-import { type RawObject, slimObject } from '../../model/schemas/schemas.ts'
+import type { RawObject, Slimmer } from '../../model/schemas/schemas.ts'
 
 export type ResourceClientDeps = Omit<KindWatchDeps<Kind>, 'objects'>
 
@@ -15,9 +15,12 @@ export class ResourceClient {
   readonly #watch: KindWatch<Kind>
   readonly #selector: Selector
 
-  constructor(deps: ResourceClientDeps, init: { readonly kind: Kind; readonly selector: Selector }) {
+  constructor(
+    deps: ResourceClientDeps,
+    init: { readonly kind: Kind; readonly selector: Selector; readonly slimmer?: Slimmer | undefined },
+  ) {
     this.#deps = deps
-    this.objects = new KindObjects(init.kind)
+    this.objects = new KindObjects(init.kind, init.slimmer)
     this.#watch = new KindWatch({ ...deps, objects: this.objects }, init.selector)
     this.#selector = init.selector
   }
@@ -49,7 +52,7 @@ export class ResourceClient {
     const raw = await this.#get(name, namespace, signal)
     if (raw === undefined) return undefined
     this.note(raw)
-    return slimObject(this.objects.kind, KIND_PLACES[this.objects.kind].apiVersion, raw)
+    return this.objects.slim(raw)
   }
 
   async #get(name: string, namespace: string | undefined, signal: AbortSignal): Promise<RawObject | undefined> {

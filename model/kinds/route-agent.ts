@@ -68,7 +68,7 @@ const STATUS = map(
       MAX_PODS_OUTSIDE,
     ).optional(),
     /**
-     * RFC 3339: when the routeagent last looked for such pods, at least every PODS_OUTSIDE_BEAT_MS. It proves that
+     * RFC 3339: when the routeagent last looked for such pods, at least every ROUTE_AGENT_BEAT_MS. It proves that
      * podsOutside is not what a dead process has left. Absent without podsOutside, and from earlier releases.
      */
     podsOutsideTime: timestamp(
@@ -78,6 +78,13 @@ const STATUS = map(
     overlayPort: integer(1, 65_535, 'UDP port of the overlay on this node.').optional(),
     /** Connections of this node's pods with pods of other clusters. Absent if not known, as from earlier releases. */
     openConnections: OPEN_CONNECTIONS.optional(),
+    /**
+     * RFC 3339: the time of a write, at least every ROUTE_AGENT_BEAT_MS. It proves that the figures are not what a dead
+     * process has left. Absent without openConnections and podsOutside, and from earlier releases.
+     */
+    heartbeatTime: timestamp(
+      'Time of an update. The routeagent updates it every few minutes; if it is old, the status is out of date.',
+    ).optional(),
     /** Nodes of this cluster that do not answer this node's probes over the overlay. Absent if none is known. */
     silentNodes: list(
       text('Name of a Node.', { maxLength: 253 }),

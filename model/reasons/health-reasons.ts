@@ -142,6 +142,12 @@ export const HEALTH_REASONS = {
     todo: 'Run the pod on a Linux machine. If the node is one: `kubectl label node NODE sealane.io/machine=true`.',
     shows: STATUS,
   },
+  RouteAgentSilent: {
+    means: 'A routeagent has not renewed its status for a quarter of an hour: its figures no longer count.',
+    todo: 'Check the sealane-routeagent pod on that node.',
+    todoAtSite: 'Check that `sealane up` runs on that node.',
+    shows: STATUS,
+  },
   NodesCutOff: {
     means: 'Nodes have no route to a cluster that the gateways of this cluster reach.',
     todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between these nodes and the gateways, and the RouteAgent objects.',

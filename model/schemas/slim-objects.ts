@@ -106,6 +106,22 @@ export function slimObject(kind: Kind, apiVersion: string, raw: RawObject): Kube
   return { apiVersion, kind, metadata: slimMetadata(kind, raw.metadata), ...SLIM[kind](raw) } as unknown as KubeObject
 }
 
+/** Makes an object that slimObject() has given smaller still. */
+export type Slimmer = (object: KubeObject) => KubeObject
+
+/**
+ * A Gateway without the candidates of its connections, up to MAX_LINK_CANDIDATES. Only the gateway itself, and commands
+ * that explain a link, read them. Other kinds stay.
+ */
+export function withoutLinkCandidates(object: KubeObject): KubeObject {
+  if (object.kind !== 'Gateway' || object.status === undefined) return object
+  // A status that only has a condition of another program has no connections yet.
+  const { connections } = object.status as Partial<typeof object.status>
+  if (connections === undefined) return object
+  const kept = connections.map(({ candidates: _unread, ...rest }) => rest)
+  return { ...object, status: { ...object.status, connections: kept } }
+}
+
 /** resourceVersion is left out: it changes with every status update, and no reader here needs it. */
 function slimMetadata(kind: Kind, metadata: ObjectMeta): ObjectMeta {
   const { name, namespace, uid, generation, creationTimestamp, deletionTimestamp, labels, annotations } = metadata

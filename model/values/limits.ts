@@ -112,10 +112,10 @@ export const MAX_SILENT_NODES = 256
 /** Ours. Limit of the entries in `status.podsOutside` of a RouteAgent. */
 export const MAX_PODS_OUTSIDE = 8
 /**
- * Ours. How often a routeagent writes `status.podsOutsideTime` while it reports such addresses, in milliseconds: a node
- * without any writes nothing more, and a thousand with some write three times a second.
+ * Ours. How often a routeagent writes `status.heartbeatTime` and `status.podsOutsideTime`, in milliseconds: a thousand
+ * nodes write three times a second.
  */
-export const PODS_OUTSIDE_BEAT_MS = 300_000
+export const ROUTE_AGENT_BEAT_MS = 300_000
 /** Ours. Limit of `status.connections[].message` of a Gateway, in characters. */
 export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 /** apimachinery meta/v1 Condition: the limit of the API for a condition's message, in characters. */

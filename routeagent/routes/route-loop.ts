@@ -11,7 +11,7 @@ import {
   MAX_FAILURE_LENGTH,
   NFT_TABLE_NODE,
   type OpenConnections,
-  PODS_OUTSIDE_BEAT_MS,
+  ROUTE_AGENT_BEAT_MS,
   type RouteAgent,
   VXLAN_DEVICE,
   fitText,
@@ -110,6 +110,7 @@ export class RouteLoop {
   /** What the status says besides the plan. Undefined until the previous status was read. */
   #said: Said | undefined
   /** The addresses that this process reports, with the time that is written, and that time on the monotonic clock. */
+  #beat: { readonly time: string; readonly at: number } | undefined
   #outside: { readonly text: string; readonly time: string; readonly at: number } | undefined
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
@@ -224,6 +225,7 @@ export class RouteLoop {
         ...(podsOutside.length === 0 ? {} : { podsOutside }),
         ...(podsOutside.length === 0 || podsOutsideTime === undefined ? {} : { podsOutsideTime }),
         ...(openConnections === undefined ? {} : { openConnections }),
+        ...(openConnections === undefined && podsOutside.length === 0 ? {} : { heartbeatTime: this.#heartbeat() }),
         ...(silentNodes.length === 0 ? {} : { silentNodes }),
         ...(conditions.length === 0 ? {} : { conditions }),
         ...(why === undefined
@@ -252,6 +254,16 @@ export class RouteLoop {
     this.#reported = { text, at: now }
   }
 
+  /** The first one of a process differs from that of the process before. */
+  #heartbeat(): string {
+    const { clock } = this.#deps
+    const at = clock.monotonic()
+    if (this.#beat === undefined || at - this.#beat.at >= ROUTE_AGENT_BEAT_MS) {
+      this.#beat = { at, time: new Date(clock.now()).toISOString() }
+    }
+    return this.#beat.time
+  }
+
   /** What an earlier process has seen keeps its time: this one has not looked yet. */
   #podsOutside(): Pick<Said, 'podsOutside' | 'podsOutsideTime'> {
     const { podsOutside = [], podsOutsideTime } = this.#said ?? {}
@@ -259,7 +271,7 @@ export class RouteLoop {
     if (reported === undefined) return { podsOutside, podsOutsideTime }
     const { clock } = this.#deps
     const [text, at, before] = [reported.join(), clock.monotonic(), this.#outside]
-    const isDue = before === undefined || before.text !== text || at - before.at >= PODS_OUTSIDE_BEAT_MS
+    const isDue = before === undefined || before.text !== text || at - before.at >= ROUTE_AGENT_BEAT_MS
     const now = isDue ? { text, at, time: new Date(clock.now()).toISOString() } : before
     this.#outside = now
     return { podsOutside: reported, podsOutsideTime: now.time }

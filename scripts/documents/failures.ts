@@ -67,6 +67,7 @@ export const FAILURES: Readonly<Record<string, readonly FailureRow[]>> = {
     GatewayDraining: '',
     RoundFailed: '',
     RouteAgentMissing: '',
+    RouteAgentSilent: '',
     NodeWithoutRouteAgent: '',
     NodeNotReady: '',
     GatewayWithoutIPv4: '',

@@ -1,9 +1,11 @@
 /** Pods that appear outside the pod CIDRs of a running member: reported on its own Cluster, with the networks to add. */
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
 import { newPodAddressMemory, planPodAddressStatus, podsOutsideRanges } from '../../agent/cluster/plan-pod-addresses.ts'
 import { planMemberReport } from '../../agent/publish/plan-member-report.ts'
 import { findCondition } from '../../model/conditions.ts'
+import type { MemberStatus } from '../../model/member-status.ts'
 import type { EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
@@ -140,7 +142,7 @@ t.test('the condition: its message stays through a rollout, and a healthy cluste
   const report = (cluster: typeof own) =>
     planMemberReport({
       ...{ own: 'paris', version: '1.0.0', gateways: [], routeAgents: [], exports: new Map(), conflicts: new Map() },
-      ...{ clusters: [cluster], notImported: [] },
+      ...{ clusters: [cluster], notImported: [], silent: new Set() },
     }).problems
   t.same(report(changed), [{ code: 'PodsOutsideRanges', severity: 'degraded', count: 1 }])
   t.same(over && report(over), [])
@@ -199,6 +201,46 @@ t.test('what a dead routeagent has reported ends, and that of an earlier release
   reports('dead', '10.50.0.5', clock.now())
   await until('10.50.0.0/16', '10.60.0.0/16', '10.70.0.0/16')
 })
+
+t.test(
+  'the connections that a dead routeagent counted are not carried, and the broker learns that one is silent',
+  async (t) => {
+    const clock = new FakeClock()
+    const clusterset = new FakeClusterset()
+    const site = new Site(clusterset, { id: 'paris', podCIDR: '10.42.0.0/16', clock })
+    await site.join()
+    const counts = (name: string, count: number, atMs?: number): void => {
+      const time = atMs === undefined ? {} : { heartbeatTime: new Date(atMs).toISOString() }
+      const status = { version: '1.0.0', clusters: [], openConnections: { count, atLeast: false }, ...time }
+      site.api.put({ apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', metadata: { name }, status })
+    }
+    for (const [i, name] of ['dead', 'earlier', 'alive'].entries()) site.api.put(node(name, `192.168.1.${i + 1}`))
+    counts('dead', 100, clock.now())
+    counts('earlier', 20)
+    site.start()
+    t.teardown(() => site.stop())
+    const said = (): MemberStatus | undefined => {
+      const body = [...clusterset.records.values()].find((record) => record.body.kind === 'MemberStatus')?.body
+      return body?.kind === 'MemberStatus' ? body : undefined
+    }
+    const silent = (): number => said()?.report?.problems.find(({ code }) => code === 'RouteAgentSilent')?.count ?? 0
+    const until = (count: number, atLeast: boolean, nodes: number) =>
+      eventually(
+        async () => {
+          counts('alive', 3, clock.now())
+          await clock.advance(10_000)
+          return isDeepStrictEqual(said()?.openConnections, { count, atLeast }) && silent() === nodes
+        },
+        { intervalMs: 1, deadlineMs: 20_000, say: `${count} ${String(atLeast)}: ${JSON.stringify(said())}` },
+      )
+    await until(123, false, 0)
+    const startedMs = clock.now()
+    await until(23, true, 1)
+    t.ok(clock.now() - startedMs >= 600_000, 'not before it has missed several of its writes')
+    counts('dead', 100, clock.now())
+    await until(123, false, 0)
+  },
+)
 
 t.test('whatever the slices hold: never thrown, never wide', async () => {
   const text = fc.oneof(fc.ipV4(), fc.ipV6(), fc.string({ unit: 'binary' }))

@@ -118,12 +118,17 @@ t.test('drain and undrain, each twice', async (t) => {
   })
 })
 
-type Counted = Pick<MemberSummary, 'state' | 'openConnections' | 'podCIDRs'>
+type Counted = Pick<MemberSummary, 'state' | 'openConnections' | 'podCIDRs' | 'reported'>
 
 const counted = (count: number, change: Partial<Counted> = {}): Counted => ({
   ...{ state: 'in contact', podCIDRs: ['10.42.0.0/16'], openConnections: { count, atLeast: false } },
   ...change,
 })
+
+function reporting(code: string, count: number): Pick<Counted, 'reported'> {
+  const problems = [{ code, severity: 'degraded', count }] as const
+  return { reported: { versions: [], lanes: { up: 0, of: 0 }, exports: { count: 0, failed: 0 }, problems } }
+}
 
 t.test('drain: which count of a member is believed', async (t) => {
   const dual = { podCIDRs: ['10.42.0.0/16', 'fd00:42::/48'] }
@@ -149,6 +154,20 @@ t.test('drain: which count of a member is believed', async (t) => {
       false,
       'the pods of cluster paris have at least 0 open connections with other clusters',
     ],
+    [
+      counted(3, { openConnections: { count: 3, atLeast: true }, ...reporting('RouteAgentSilent', 2) }),
+      80_000,
+      false,
+      'the pods of cluster paris have at least 3 open connections with other clusters (2 nodes do not report theirs: ' +
+        'RouteAgentSilent, run sealane status in that cluster)',
+    ],
+    [
+      { state: 'in contact', podCIDRs: [], ...reporting('RouteAgentSilent', 1) },
+      80_000,
+      false,
+      `${unknown} (1 node does not report its own: RouteAgentSilent, run sealane status in that cluster)`,
+    ],
+    [counted(0, reporting('NoLane', 1)), 80_000, true, none],
     [counted(0, { state: 'silent' }), 80_000, false, `${silent}no open connections with other clusters`],
     [counted(2, { state: 'left', ...dual }), 9, false, `${silent}about 2 open connections with other clusters${six}`],
   ]

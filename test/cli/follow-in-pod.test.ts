@@ -176,6 +176,15 @@ t.test('a probe pod is made again and again, also after a run that was killed', 
   }
 })
 
+t.test('who lacks a right of the probe pod makes none', async (t) => {
+  for (const right of ['create pods', 'delete pods', 'get pods/exec']) {
+    const admin = namespaceWith(probePod(CLIENT, 'b', '2020-01-01T00:00:00Z', 'Failed'))
+    admin.denied.add(right)
+    await t.rejects(inPod(admin), { name: 'UserError', message: new RegExp(`may not ${right}$`) })
+    t.same(admin.done, [], right)
+  }
+})
+
 t.test('a run that goes on keeps its namespace', async (t) => {
   const admin = namespaceWith(probePod(CLIENT, 'b', LATER, 'Running'), probePod('server', 'b', LATER, 'Failed'))
   await t.rejects(inPod(admin), { message: /another run uses namespace shop/ })

@@ -5,10 +5,12 @@ import t, { type Test } from 'tap'
 import { openKubeSite, readGatewayChoice } from '../../compose/site/kube-site.ts'
 import { OBJECT_MARKS } from '../../install/values/marks.ts'
 import { RELAYS_ANNOTATION } from '../../model/lanes/relay-address.ts'
+import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { type FakeApiServer, fakeApiServer } from '../support/fake-api-server.ts'
 import { membershipObject } from '../support/objects/cluster-objects.ts'
+import { connectionTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { put } from '../kubeapi/kube/kube-site.ts'
 
 const NEVER = new AbortController().signal
@@ -46,6 +48,43 @@ t.test('a Membership has them, one of an earlier release once', async (t) => {
   t.same(after?.['spec'], before?.['spec'], 'what it says is not touched')
   t.equal(await (await opened(t, server, {})).hasMembership(NEVER), true)
   t.equal(writes(server), 2, 'none where none is asked for')
+})
+
+t.test('the candidates of links are kept where a gateway runs, and nowhere else', async (t) => {
+  const candidates = [{ kind: 'public', at: '192.0.2.1:4500', state: 'in-use' }] as const
+  const link: ConnectionStatus = { ...connectionTo('paris', 'up'), candidates }
+  const rows = [
+    [['agent'], false],
+    [['routeagent'], false],
+    [['dns'], false],
+    [['agent', 'gateway'], true],
+    [undefined, true],
+  ] as const
+  for (const [components, isKept] of rows) {
+    await t.test(components?.join() ?? 'all in one process', async (t) => {
+      const server = await fakeApiServer(t)
+      const gateway = gatewayObject('gw1', { connections: [link] })
+      const said = { ...gateway, metadata: { name: 'new' }, status: { conditions: [] } } as unknown as Gateway
+      for (const one of [gateway, said]) {
+        put(server, one)
+        const init = { manager: 'gateway', force: true, status: true }
+        server.objects.apply(server.place('Gateway', one.metadata.name), { ...one }, init)
+      }
+      const access = { kubeconfig: server.kubeconfig, namespace: 'sealane-system' }
+      const deps = { clock: new SystemClock(), logger: new CapturingLogger(), metrics: undefined }
+      const site = { access, settings: '', signal: NEVER, env: {}, components }
+      const { api } = await openKubeSite(deps, site)
+      t.teardown(() => api.close())
+      const cache = api.cache('Gateway')
+      await cache.whenSynced(AbortSignal.timeout(5000))
+      const expected = isKept ? candidates : undefined
+      const of = (one: Gateway | undefined): unknown => one?.status?.connections[0]?.candidates
+      t.same(of(cache.get('gw1')), expected)
+      t.equal(cache.get('gw1')?.status?.connections[0]?.cluster, 'paris', 'the rest of the connection stays')
+      t.same(of(await api.read('Gateway', 'gw1')), expected, 'and what is read is the same')
+      t.ok(cache.get('new'), 'a status without connections is no fault')
+    })
+  }
 })
 
 t.test('what the Membership says about access changes alone', async (t) => {

@@ -6,6 +6,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { get as getPlain } from 'node:http'
 import { get as getTls } from 'node:https'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { openLog } from '../../broker/store/open-store.ts'
@@ -47,6 +48,14 @@ function asked(port: number, options: object, path = '/version'): Promise<string
   return promise
 }
 
+/** What becomes of a TCP connection. */
+function connected(host: string, port: number): Promise<string> {
+  const { promise, resolve } = Promise.withResolvers<string>()
+  const socket = connect({ host, port })
+  socket.on('connect', () => resolve('connected')).on('error', (error) => resolve(error.message))
+  return promise.finally(() => socket.destroy())
+}
+
 t.test('the etcd that comes along', { timeout: 120_000 }, async (t) => {
   const folder = temporaryFolder(t)
   const made = await etcdSecrets(new MemoryAdmin(), { namespace: 'sealane-broker', nowMs: clock.now() }, signal)
@@ -82,7 +91,7 @@ t.test('the etcd that comes along', { timeout: 120_000 }, async (t) => {
           /sealane-etcd-(\d)\.[a-z.-]+:(\d+)/g,
           (_, n: string, port: string) => `localhost:${portOf(Number(n), port)}`,
         )
-        .replace(/0\.0\.0\.0:(\d+)/g, (_, port: string) => `127.0.0.1:${portOf(i, port)}`),
+        .replace(/0\.0\.0\.0:(\d+)/g, (_, port: string) => `0.0.0.0:${portOf(i, port)}`),
     )
     return makeProgram({ name: `m${i}`, path: 'etcd', args, directory })
   })
@@ -93,6 +102,11 @@ t.test('the etcd that comes along', { timeout: 120_000 }, async (t) => {
     (await Promise.all([0, 1, 2].map((i) => health(i)))).join() === '200,200,200'
   await eventually(isReady, { deadlineMs: 40_000, say: 'all members are ready, as their probes ask' })
   t.equal(await health(0, '/health?serializable=true'), '200', 'as the liveness probe asks')
+  for (const host of ['127.0.0.1', '::1']) {
+    for (const port of Object.values(ETCD_PORTS)) {
+      t.equal(await connected(host, portOf(0, port)), 'connected', `port ${port} of a pod with the address ${host}`)
+    }
+  }
 
   const [clients, peers] = [portOf(0, ETCD_PORTS.client), portOf(0, ETCD_PORTS.peer)]
   const shown = (pair: typeof server): object => ({ ca: server['ca.crt'], cert: pair['tls.crt'], key: pair['tls.key'] })

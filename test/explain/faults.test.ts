@@ -257,6 +257,17 @@ const FAULTS: Readonly<Record<string, readonly [objects: ObjectsByKind, lines: r
     brokenMember((at) => void at('RouteAgent').pop()),
     ['degraded RouteAgentMissing Cluster milano'],
   ],
+  'routeagents that have stopped to write, and one of an earlier release': [
+    brokenMember(
+      (at) => {
+        for (const { metadata, status } of at('RouteAgent'))
+          if (metadata.name !== 'w1')
+            status['heartbeatTime'] = metadata.name.startsWith('gw') ? NOW : '2020-01-01T00:00:00Z'
+      },
+      { workers: 3 },
+    ),
+    ['w0', 'w2'].map((name) => `degraded RouteAgentSilent RouteAgent ${name}`),
+  ],
   'an image that nobody has': [
     brokenMember((at) => {
       for (const pod of at('Pod').filter(

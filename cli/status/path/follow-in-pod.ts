@@ -5,8 +5,10 @@ import { type Clock, orAborted, withDeadline } from '../../../reconcile/reconcil
 import { UserError } from '../../../runtime/runtime.ts'
 import type { ManifestObject } from '../../../install/values/values.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
-import { KubeMember, type ProbeAdmin, readMember } from '../verify/kube-member.ts'
+import { checkRights } from '../../installation/installation.ts'
+import { KubeMember, type ProbeAdmin, type WantedObjects, readMember } from '../verify/kube-member.ts'
 import { CONTAINER, POD_NAMES, PROBE_LABEL, PROBE_LABEL_VALUE, podsOver } from '../verify/plan-objects.ts'
+import { probePodRights } from '../verify/plan-rights.ts'
 import { PROBE_COMMAND } from '../verify/probe-wire.ts'
 import { parseProbeReport } from './probe-machine.ts'
 
@@ -134,10 +136,12 @@ export async function withProbePod<T>(
     ...{ admin, facts, letter: 'a', clock, run, namespace, makesNamespace: false },
     ...{ timeoutMs: POD_MS, until, lastsSeconds: LASTS_SECONDS, say },
   })
+  const wanted: WantedObjects = { roles: ['client'], exports: false, nodes: { client: node } }
+  await checkRights(admin, probePodRights(member.objectsFor(facts.id, wanted), namespace), signal)
   try {
     await removeRemains(admin, { namespace, clock }, signal)
     say(`makes a probe pod in namespace ${namespace} on node ${node}; it ends by itself at ${until} at the latest\n`)
-    await member.prepare(facts.id, { roles: ['client'], exports: false, nodes: { client: node } }, signal)
+    await member.prepare(facts.id, wanted, signal)
     const place = { namespace, pod: POD_NAMES.client, container: CONTAINER }
     return await work({ place, addresses: member.localAddresses('client') })
   } finally {

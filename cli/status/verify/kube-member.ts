@@ -15,6 +15,7 @@ import {
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import { UserError, messageOf } from '../../../runtime/runtime.ts'
 import { type ClusterAdmin, shellWord } from '../../context/context.ts'
+import { checkRights } from '../../installation/installation.ts'
 import { activeGateways, freeGateway } from './check-failover.ts'
 import {
   CONTAINER,
@@ -34,6 +35,7 @@ import {
   policyObject,
   serviceNames,
 } from './plan-objects.ts'
+import { removedAtEnd, verifyRights } from './plan-rights.ts'
 import {
   type Family,
   MOST_CALLS,
@@ -48,7 +50,7 @@ import {
 /** What a run asks of a cluster. */
 export type ProbeAdmin = Pick<
   ClusterAdmin,
-  'title' | 'contextName' | 'get' | 'list' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'
+  'title' | 'contextName' | 'get' | 'list' | 'create' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'
 >
 
 export interface MemberFacts {
@@ -169,6 +171,13 @@ const LOOK_EVERY_MS = 300
 /** So long for the end of a drain, which must also come after an interrupt. */
 const UNDRAIN_MS = 15_000
 
+/** What a run makes in one cluster. */
+export interface WantedObjects {
+  readonly roles: readonly Role[]
+  readonly exports: boolean
+  readonly nodes?: Partial<Record<Role, string>>
+}
+
 /** A call that waits for those of the same moment. */
 interface WaitingCall {
   readonly call: ProbeCall
@@ -205,20 +214,28 @@ export class KubeMember {
     return serviceNames(this.letter)
   }
 
+  /** What prepare() applies for this caller. */
+  objectsFor(caller: string, { nodes = {}, roles, exports: isExported }: WantedObjects): readonly ManifestObject[] {
+    const { facts } = this.#init
+    const wanted = { nodes, roles, exports: isExported }
+    return planObjects({ ...this.#init, ...facts, ...wanted, member: facts.id, caller })
+  }
+
+  /** Changes nothing. Throws UserError if this user lacks a right that the run uses here; `drains` a gateway. */
+  async checkRights(caller: string, wanted: WantedObjects, drains: boolean, signal: AbortSignal): Promise<void> {
+    const { admin, facts, namespace, makesNamespace } = this.#init
+    const objects = this.objectsFor(caller, wanted)
+    const calls = wanted.roles.includes('client')
+    const { knowsPolicies } = facts
+    const rights = verifyRights({ objects, namespace, makesNamespace, calls, drains, knowsPolicies })
+    await checkRights(admin, rights, signal)
+  }
+
   /** Applies the objects and waits until the pods run. Throws UserError with VerifyPodFailed after the time limit. */
-  async prepare(
-    caller: string,
-    wanted: {
-      readonly roles: readonly Role[]
-      readonly exports: boolean
-      readonly nodes?: Partial<Record<Role, string>>
-    },
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { facts, admin } = this.#init
+  async prepare(caller: string, wanted: WantedObjects, signal: AbortSignal): Promise<void> {
+    const { admin } = this.#init
     await this.#checkNamespace(signal)
-    const { nodes = {}, ...rest } = wanted
-    for (const object of planObjects({ ...this.#init, ...facts, ...rest, nodes, member: facts.id, caller })) {
+    for (const object of this.objectsFor(caller, wanted)) {
       signal.throwIfAborted()
       // Noted first: a request that is interrupted may have been carried out.
       this.#applied.push(object)
@@ -466,17 +483,11 @@ export class KubeMember {
 
   /** Removes all objects of this run, each as far as it goes. Throws the errors together. */
   async close(signal: AbortSignal): Promise<void> {
-    const { makesNamespace } = this.#init
     if (this.#stillDrained !== undefined) {
       await this.#keepNote(signal)
       return
     }
-    // The namespace takes everything in it along. Exports go first, so that the other member hears of it early.
-    const last = makesNamespace ? ['ServiceExport', 'Namespace'] : undefined
-    await this.#remove(
-      this.#applied.filter(({ kind }) => last?.includes(kind) ?? true),
-      signal,
-    )
+    await this.#remove(removedAtEnd(this.#applied, this.#init.makesNamespace), signal)
   }
 
   /** Removes all but the Service that names the drained Node, with its namespace: the next run starts with it. */

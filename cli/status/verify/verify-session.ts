@@ -8,7 +8,7 @@ import { UserError, formatDuration, messageOf } from '../../../runtime/runtime.t
 import { type Benchmark, runBenchmark } from './benchmark.ts'
 import { type CheckRow, type Outcome, failureOutcome, msText, nameOutcome, rowOf } from './check-outcome.ts'
 import { FAILOVER_SECONDS, STEADY_MS, checkFailover } from './check-failover.ts'
-import { KubeMember, type MemberFacts, type ProbeAdmin, readMember } from './kube-member.ts'
+import { KubeMember, type MemberFacts, type ProbeAdmin, type WantedObjects, readMember } from './kube-member.ts'
 import type { CheckName } from './plan-checks.ts'
 import type { Role } from './plan-objects.ts'
 import { PROBE_PORT, type Family, type Target } from './probe-wire.ts'
@@ -43,11 +43,10 @@ export function sessionNames({ run = randomBytes(8).toString('hex'), namespace }
 }
 
 /** One end of a run, with what is made there. */
-interface End {
+interface End extends WantedObjects {
   readonly admin: ProbeAdmin
-  readonly roles: readonly Role[]
-  readonly exports: boolean
-  readonly nodes?: Partial<Record<Role, string>>
+  /** Whether a gateway there is to be drained. */
+  readonly drains?: boolean
 }
 
 /**
@@ -75,6 +74,16 @@ async function withMembers<T>(
       ...(drain === undefined ? {} : { undrain: (at, node, by) => drain.undrain(at, node, by) }),
     })
   })
+  const callerOf = ({ id }: KubeMember): string => facts.find((one) => one.id !== id)?.id ?? caller ?? id
+  await checkAllRights(
+    members.map((member, i) => {
+      const end = ends[i] as End
+      // With one gateway there is nothing to drain.
+      const drains = end.drains === true && member.facts.gateways.length > 1
+      return member.checkRights(callerOf(member), end, drains, signal)
+    }),
+    signal,
+  )
   try {
     for (const member of members) {
       const swept = await member.sweep(signal)
@@ -83,10 +92,7 @@ async function withMembers<T>(
     say(`makes probe pods in namespace ${names.namespace}; they end by themselves at ${until} at the latest\n`)
     // All settle before anything is removed: a late request must not make an object after that.
     const prepared = await Promise.allSettled(
-      members.map((member, i) => {
-        const other = facts.find(({ id }) => id !== member.id)?.id ?? caller ?? member.id
-        return member.prepare(other, ends[i] as End, signal)
-      }),
+      members.map((member, i) => member.prepare(callerOf(member), ends[i] as End, signal)),
     )
     const failed = prepared.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
     if (failed !== undefined) throw failed.reason
@@ -94,6 +100,18 @@ async function withMembers<T>(
   } finally {
     await cleanUp(members, say)
   }
+}
+
+/** Throws UserError, which names what is missing in each cluster, so that one request to an administrator is enough. */
+async function checkAllRights(checks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
+  const failed = (await Promise.allSettled(checks)).flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+  signal.throwIfAborted()
+  const [first] = failed as readonly unknown[]
+  if (first === undefined) return
+  const all = failed.filter((one) => one instanceof UserError)
+  if (all.length < 2 || all.length < failed.length) throw first
+  const { hint } = all[0] as UserError
+  throw new UserError(all.map(messageOf).join('; '), hint === undefined ? {} : { hint })
 }
 
 /** Uses a signal of its own, because that of the command may have been aborted. */
@@ -124,7 +142,8 @@ export function verifyClusters(
   names: SessionNames,
   init: SessionInit,
 ): Promise<readonly CheckRow[]> {
-  const ends = admins.map((admin) => ({ admin, roles: BOTH, exports: true }))
+  const drains = options.failover !== undefined
+  const ends = admins.map((admin) => ({ admin, roles: BOTH, exports: true, drains }))
   return withMembers(ends, undefined, names, init, async ([a, b]) => {
     if (a === undefined || b === undefined) return []
     const [one, two] = [clusterCaller(a), clusterCaller(b)]
@@ -141,7 +160,8 @@ export function verifyFromSite(
   names: SessionNames,
   init: SessionInit,
 ): Promise<readonly CheckRow[]> {
-  const ends: readonly End[] = [{ admin, roles: ['server'], exports: true }]
+  const drains = options.failover !== undefined
+  const ends: readonly End[] = [{ admin, roles: ['server'], exports: true, drains }]
   return withMembers(ends, caller.id, names, init, async ([server]) => {
     if (server === undefined) return []
     const rows = await verifyWays([[caller, server]], { ...options, ...init, namespace: names.namespace })

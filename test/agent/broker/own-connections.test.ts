@@ -38,6 +38,18 @@ t.test('the sum', (t) => {
     t.strictSame(sumOpenConnections(nodes, agents), want, name)
   }
   t.equal(sumOpenConnections([], [agent('gone', exactly(3))]), undefined, 'of a node that is no more')
+  const nodes = ['a', 'b', 'c'].map((node) => nodeObject(node))
+  const silent: [counts: readonly number[], silent: readonly string[], want: OpenConnections | undefined][] = [
+    [[12, 3, 4], ['b'], atLeast(16)],
+    [[12, 0, 0], ['b', 'c'], atLeast(12)],
+    [[0, 0, 0], ['b'], undefined],
+    [[12, 3, 4], ['a', 'b', 'c'], undefined],
+    [[12, 3, 4], ['gone'], exactly(19)],
+  ]
+  for (const [counts, names, want] of silent) {
+    const agents = counts.map((count, i) => agent('abc'.charAt(i), exactly(count)))
+    t.strictSame(sumOpenConnections(nodes, agents, new Set(names)), want, `silent: ${names.join()}`)
+  }
   t.end()
 })
 
@@ -45,7 +57,7 @@ t.test('told anew where it differs', async (t) => {
   const clock = new FakeClock()
   const api = new MemoryApi()
   api.put(nodeObject('a'))
-  const reported = new ReportedConnections(api, clock)
+  const reported = new ReportedConnections(api, clock, { nodes: new Set(), onChange: () => () => undefined })
   let calls = 0
   const stop = reported.onChange(() => (calls += 1))
   const reports = (count: number): void => {

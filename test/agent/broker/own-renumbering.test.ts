@@ -33,6 +33,7 @@ t.test('told once, when it happens', async (t) => {
     api: { cache: api.cache.bind(api), report: (event: ObjectEvent) => void events.push(event) },
     clock,
     logger,
+    silentAgents: { nodes: new Set<string>() },
   }
   const stop = reportOwnRenumbering(deps, 'milano')
   api.put(cluster('milano', ['10.42.0.0/16']))
@@ -65,7 +66,7 @@ t.test('how many connections break', async (t) => {
   const events: ObjectEvent[] = []
   const cache = api.cache.bind(api)
   const stop = reportOwnRenumbering(
-    { api: { cache, report: (event) => void events.push(event) }, clock, logger },
+    { api: { cache, report: (event) => void events.push(event) }, clock, logger, silentAgents: { nodes: new Set() } },
     'milano',
   )
   api.put(nodeObject('gw'))
@@ -89,7 +90,8 @@ t.test('one that joins with global addresses was told by its own join', async (t
   const api = new MemoryApi()
   const events: ObjectEvent[] = []
   const deps = { api: { cache: api.cache.bind(api), report: (event: ObjectEvent) => void events.push(event) }, clock }
-  const stop = reportOwnRenumbering({ ...deps, logger: new CapturingLogger() }, 'paris')
+  const silentAgents = { nodes: new Set<string>() }
+  const stop = reportOwnRenumbering({ ...deps, silentAgents, logger: new CapturingLogger() }, 'paris')
   api.put(cluster('paris', ['10.42.0.0/16'], ['244.1.0.0/16']))
   await clock.advance(10_000)
   t.strictSame(events, [])

@@ -11,6 +11,7 @@ const NOTHING: MemberReportWorld = {
   version: '0.2.0',
   gateways: [],
   routeAgents: [],
+  silent: new Set(),
   clusters: [],
   exports: new Map(),
   conflicts: new Map(),
@@ -64,6 +65,20 @@ t.test('links of a gateway that has stopped to report do not count as up', (t) =
   const { lanes, problems } = planMemberReport({ ...NOTHING, gateways: [gateway('0.2.0', ['up']), gone] })
   t.same(lanes, { up: 1, of: 3 })
   t.match(problems, [{ code: 'GatewayStatusStale', count: 1 }])
+  t.end()
+})
+
+t.test('what a routeagent said before it became silent does not count, but that it is silent', (t) => {
+  const routeAgents = ['n1', 'n2', 'n3'].map((name) => {
+    const conditions = [condition('NodesAnswer', 'False', 'GatewayNodeSilent')]
+    return { metadata: { name }, status: { version: '0.2.0', clusters: [], failure: 'no nft', conditions } }
+  }) as unknown as RouteAgent[]
+  const { problems } = planMemberReport({ ...NOTHING, routeAgents, silent: new Set(['n1', 'n3', 'gone']) })
+  t.same(problems, [
+    { code: 'GatewayNodeSilent', severity: 'degraded', count: 1 },
+    { code: 'RoundFailed', severity: 'degraded', count: 1 },
+    { code: 'RouteAgentSilent', severity: 'degraded', count: 2 },
+  ])
   t.end()
 })
 

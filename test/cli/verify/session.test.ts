@@ -22,6 +22,7 @@ import type { ManifestObject } from '../../../install/values/manifest.ts'
 import { LABEL_DRAIN, LABEL_GATEWAY } from '../../../model/lanes/lanes.ts'
 import { drainGateway, undrainGateway } from '../../../cli/cluster/drain-gateway.ts'
 import { messageOf } from '../../../runtime/errors.ts'
+import { Reviews, allAsked, written } from '../../support/asked-rights.ts'
 import { FastClock } from '../../support/fast-clock.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 
@@ -93,9 +94,12 @@ class FakeMember extends MemoryAdmin {
   /** A namespace takes everything in it along. */
   override async remove(ref: ObjectRef): Promise<boolean> {
     if (ref.kind === 'Namespace') {
+      const requests = this.done.length
       for (const one of await this.probeObjects()) {
         if (one.metadata.namespace === ref.name) await super.remove({ ...one, ...one.metadata })
       }
+      // The server does that, and not the command.
+      this.done.length = requests
     }
     return super.remove(ref)
   }
@@ -728,4 +732,86 @@ t.test('the benchmark measures across and inside', async (t) => {
   ])
   t.match(init.said.join(''), 'inside c1: latency of 10 round trips')
   await nothingIsLeft(t, members, 'after a benchmark')
+})
+
+t.test('a run has asked for every right before its first write', async (t) => {
+  const rows = [
+    ['verify', {}, (pair, init) => verifyClusters(pair, { seconds: 1 }, sessionNames(init), init)],
+    [
+      'in a namespace of the user',
+      { namespace: 'shop' },
+      (pair, init) => {
+        return verifyClusters(pair, { seconds: 1 }, sessionNames(init), init)
+      },
+    ],
+    [
+      'with a drain',
+      {},
+      (pair, init) => {
+        return verifyClusters(pair, { seconds: 1, failover: REAL }, sessionNames(init), init)
+      },
+    ],
+    [
+      'with a drain that does not end',
+      {},
+      (pair, init) => {
+        const failover = { ...REAL, undrain: () => Promise.reject(new Error('no room')) }
+        return verifyClusters(pair, { seconds: 1, failover }, sessionNames(init), { ...init, drain: failover })
+      },
+    ],
+    ['from a site', {}, (pair, init) => verifyFromSite(SITE, pair[1], { seconds: 1 }, sessionNames(init), init)],
+    ['benchmark', {}, (pair, init) => benchmarkClusters(pair, { seconds: 1, pings: 1 }, sessionNames(init), init)],
+  ] satisfies readonly (readonly [string, Partial<SessionInit>, Run])[]
+  for (const [name, more, run] of rows) {
+    await t.test(name, async (t) => {
+      const members = pair()
+      const reviews = members.map((member) => {
+        obeys(member)
+        member.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+        const one = new Reviews()
+        one.watch(member)
+        return one
+      })
+      await run(members, session({ drain: REAL, ...more }))
+      for (const [i, member] of members.entries()) allAsked(t, member, reviews[i] as Reviews)
+      t.ok(written(members[1]).length > 5, 'it did write')
+      const drains = name.startsWith('with a drain')
+      t.equal(reviews[1]?.asked.has('patch nodes in '), drains, 'what it does not do takes no right')
+    })
+  }
+})
+
+type Run = (members: readonly [FakeMember, FakeMember], init: SessionInit) => Promise<unknown>
+
+t.test('who lacks a right changes nothing in either cluster, and reads all that is missing', async (t) => {
+  const rows = [
+    [['create pods'], [], /c1".* may not create pods$/],
+    [['get pods/exec'], ['create pods/exec'], /c1".* may not get pods\/exec; .*c1".* may not create pods\/exec$/],
+    [[], ['delete namespaces', 'patch accesspolicies'], /delete namespaces/],
+    [[], ['list serviceexports', 'get serviceimports'], /list serviceexports\S+, get serviceimports/],
+    [['patch nodes'], ['patch nodes'], /patch nodes; .*patch nodes$/],
+  ] as const
+  for (const [one, two, message] of rows) {
+    const members = pair()
+    for (const right of one) members[0].denied.add(right)
+    for (const right of two) members[1].denied.add(right)
+    const init = session({ drain: REAL })
+    await t.rejects(verifyClusters(members, { seconds: 1, failover: REAL }, sessionNames(init), init), {
+      name: 'UserError',
+      message,
+      hint: /nothing was changed$/,
+    })
+    t.same(members.flatMap(written), [], String(message))
+  }
+})
+
+t.test('what this run does not do takes no right', async (t) => {
+  const members = pair()
+  for (const member of members) {
+    member.unknown.add('AccessPolicy')
+    for (const right of ['patch nodes', 'delete pods', 'list accesspolicies']) member.denied.add(right)
+  }
+  const init = session()
+  await verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+  await nothingIsLeft(t, members, 'without these rights')
 })

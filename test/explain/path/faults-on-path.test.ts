@@ -170,6 +170,7 @@ const FAULTS: Partial<Readonly<Record<ReasonCode, TwoInit | readonly [TwoInit, e
   KernelTableMissing: host('w0', {}, [], []),
   NodesCutOff: { here: (at) => agent(at, { clusters: [{ cluster: 'paris', gateways: [], mtu: 0 }] }) },
   RouteAgentMissing: { here: (at) => void at('RouteAgent').pop() },
+  RouteAgentSilent: [{ here: (at) => agent(at, { heartbeatTime: '2020-01-01T00:00:00Z' }) }, 'REACHABLE'],
   OverlayPortDiffers: {
     here: (at) => {
       for (const { metadata, status } of at('RouteAgent')) status['overlayPort'] = metadata.name === 'w0' ? 4811 : 4810

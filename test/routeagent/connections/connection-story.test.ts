@@ -9,6 +9,18 @@ import { Machine } from '../support/machine.ts'
 
 const exactly = (count: number): OpenConnections => ({ count, atLeast: false })
 
+/** Jumps until it holds, and gives the time that has passed. */
+async function until(machine: Machine, holds: () => boolean): Promise<number> {
+  let passedMs = 0
+  const look = (): boolean => {
+    machine.clock.jump(30_000)
+    passedMs += 30_000
+    return holds()
+  }
+  await eventually(look)
+  return passedMs
+}
+
 t.test('counted once a minute, told where it differs', async (t) => {
   const machine = new Machine(t)
   const connections = new FakeConnections()
@@ -37,6 +49,9 @@ t.test('counted once a minute, told where it differs', async (t) => {
   await reports(exactly(12))
   t.match(await machine.metrics.text(), /^sealane_routeagent_open_connections\{.*\} 12$/m)
 
+  const heartbeat = (): string | undefined => machine.api.get('RouteAgent', 'worker')?.status?.heartbeatTime
+  t.match(heartbeat(), /^\d{4}-/)
+
   open(3)
   await minute()
   await eventually(async () => /open_connections\{.*\} 15$/m.test(await machine.metrics.text()))
@@ -44,11 +59,15 @@ t.test('counted once a minute, told where it differs', async (t) => {
   open(8)
   await minute()
   await reports(exactly(23))
+  const before = heartbeat()
+  const passedMs = await until(machine, () => heartbeat() !== before)
+  t.ok(passedMs >= 120_000, `renewed while nothing changes, but only after minutes: ${passedMs} ms`)
   for (const close of first) close()
 
   connections.failure = new KernelError('EPERM', 'conntrack -L -f ipv4', 'not permitted')
   await minute()
   await reports(undefined)
+  t.notOk(Object.hasOwn(machine.api.get('RouteAgent', 'worker')?.status ?? {}, 'heartbeatTime'), 'it says nothing')
   await minute()
   const warned = machine.logger.messages('warn').filter((message) => message.includes('open connections'))
   t.strictSame(warned, ['open connections cannot be counted'], 'said once')

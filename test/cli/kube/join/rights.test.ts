@@ -1,5 +1,5 @@
 /** Whatever a join or a leave writes, it has asked for the right to do so before its first write. */
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { discover } from '../../../../cli/discovery/discover.ts'
 import { readSnapshot, snapshotReader } from '../../../../cli/discovery/read-snapshot.ts'
 import { wireClusterDns } from '../../../../cli/cluster/wire-cluster-dns.ts'
@@ -9,6 +9,7 @@ import { planMember } from '../../../../install/plan-member.ts'
 import { DEFAULT_VALUES } from '../../../../install/values/install-values.ts'
 import type { ManifestObject } from '../../../../install/values/manifest.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { Reviews, allAsked, used, written } from '../../../support/asked-rights.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { InstallingAdmin } from '../../../support/installing-admin.ts'
 import { MemoryAdmin } from '../../../support/memory-admin.ts'
@@ -17,65 +18,6 @@ import { configMap, coreDnsWorkload } from '../../cluster-dns/objects.ts'
 import { MEMBERSHIP, gateway, join, node } from './joining.ts'
 
 const { signal } = new AbortController()
-
-interface Review {
-  readonly verb: string
-  readonly resource: string
-  readonly namespace: string
-}
-
-/** The rights that were asked for, as `delete deployments in sealane-system`, and how many writes came before. */
-class Reviews {
-  readonly asked = new Set<string>()
-  lateBy = 0
-
-  watch(admin: MemoryAdmin): void {
-    const create = admin.create.bind(admin)
-    admin.create = (object) => {
-      if (object.kind === 'SelfSubjectAccessReview') {
-        const { verb, resource, namespace } = (object['spec'] as { resourceAttributes: Review }).resourceAttributes
-        this.asked.add(`${verb} ${resource} in ${namespace}`)
-        this.lateBy = Math.max(this.lateBy, written(admin).length)
-      }
-      return create(object)
-    }
-  }
-}
-
-const VERBS: Readonly<Record<string, readonly string[]>> = {
-  apply: ['create', 'patch'],
-  merge: ['patch'],
-  remove: ['delete'],
-  create: ['create'],
-  // The tests here have the objects that are replaced.
-  replace: ['update'],
-}
-
-function written({ done }: MemoryAdmin): readonly string[] {
-  return done.filter((line) => !line.endsWith('(dry)'))
-}
-
-/** Each write of `done`, such as `remove Service sealane-system/sealane-console`, as the rights that it takes. */
-function used(admin: MemoryAdmin): readonly string[] {
-  const all = written(admin).flatMap((line) => {
-    const [what = '', kind = '', title = ''] = line.split(' ')
-    // The real one sends nothing about a kind that the server does not know.
-    if (admin.unknown.has(kind)) return []
-    const namespace = title.includes('/') ? title.split('/', 1)[0] : ''
-    const name = kind.toLowerCase()
-    const resource = name.endsWith('s') ? name : `${name}s`.replace(/([^aeiou])ys$/, '$1ies')
-    return (VERBS[what] ?? [what]).map((verb) => `${verb} ${resource} in ${namespace}`)
-  })
-  return [...new Set(all)].sort()
-}
-
-function allAsked(t: Test, admin: MemoryAdmin, { asked, lateBy }: Reviews): void {
-  t.same(
-    used(admin).filter((right) => !asked.has(right)),
-    [],
-  )
-  t.equal(lateBy, 0, 'nothing was written before')
-}
 
 const WITH_CONSOLE = { ...DEFAULT_VALUES, console: { ...DEFAULT_VALUES.console, enabled: true } }
 
