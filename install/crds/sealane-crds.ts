@@ -16,7 +16,7 @@ import {
 import { AGE, type CustomResourceDefinition, type PrinterColumn } from './custom-resource.ts'
 
 /** Increased with every change of a schema. An installer never replaces a higher revision. */
-export const CRD_REVISION = 17
+export const CRD_REVISION = 18
 export const LABEL_CRD_REVISION = 'sealane.io/crd-revision'
 
 export interface SealaneKind {

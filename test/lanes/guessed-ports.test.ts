@@ -7,7 +7,7 @@
  *   roma ─ box, symmetric ────┘            └─ broker
  */
 import t, { type Test } from 'tap'
-import { boxRules } from '../netns/support/nat-boxes.ts'
+import { boxRules } from './support/nat-boxes.ts'
 import { withPlainSites } from '../netns/support/plain-sites.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing, withNetns } from '../support/netns.ts'
