@@ -99,6 +99,7 @@ export class FileApi implements ClusterApi {
   #userLoaded = false
   readonly #stop = new AbortController()
   #cancelRescan: (() => void) | undefined
+  #closing: Promise<void> | undefined
 
   constructor(deps: FileApiDeps, init: FileApiInit) {
     this.#deps = deps
@@ -253,7 +254,11 @@ export class FileApi implements ClusterApi {
     else this.#deps.logger.info(text, { reason })
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     this.#cancelRescan?.()
     await this.#writes.settled()
