@@ -10,7 +10,7 @@ const VERIFY = 'Keep a copy of the store, and restore a backup in which `sealane
 export const ACCESS_REASONS = {
   NoAnswer: {
     means: 'The API server accepted the connection and did not answer in time.',
-    todo: 'Check the load of the API server, and any proxy in front of it.',
+    todo: 'Check its load, and any proxy in front of it.',
     shows: API,
   },
   NoConnection: {
@@ -224,7 +224,7 @@ export const ACCESS_REASONS = {
     shows: ['log of the agent', 'log of every component at a site'],
   },
   ObjectNotWritten: {
-    means: 'The API server refuses an object that a part of Sealane writes.',
+    means: 'The API server refuses an object of Sealane.',
     todo: "Check that the definitions are current (`DefinitionOutdated`), and the part's log.",
     shows: ['log of the agent', 'condition sealane.io/DerivedService of ServiceImport', ...FOUND],
   },

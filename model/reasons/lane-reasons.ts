@@ -380,7 +380,7 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHolderSilent: {
-    means: 'A gateway does not renew its lease, but its machine answers: no other node takes the lane.',
+    means: 'A gateway does not renew its lease, but its machine answers: no other takes the lane.',
     todo: 'Check that gateway. A cordon, or the label `sealane.io/drain`, moves the lane.',
     todoAtSite:
       'Check `sealane up` on that node. To move the lane to another node: `sealane gateway drain NODE --site site.yaml`.',
@@ -392,7 +392,7 @@ export const LANE_REASONS = {
     shows: ['condition InContact of Cluster'],
   },
   Silent: {
-    means: 'The cluster has had no connection to the broker for some time.',
+    means: 'The cluster has had no contact with the broker for some time.',
     todo: 'Check its agent. If the cluster is gone for good, evict it at the broker.',
     shows: ['condition InContact of Cluster'],
   },

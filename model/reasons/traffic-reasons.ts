@@ -133,7 +133,7 @@ export const TRAFFIC_REASONS = {
   },
   EndpointRefuses: {
     means: 'An endpoint refuses connections: by `passiveHealth` it gets no new ones for a while.',
-    todo: 'Look at the pod or server at the address that the line names.',
+    todo: 'Look at the pod or server at that address.',
     shows: LEFT_OUT,
   },
   EndpointDoesNotAnswer: {
