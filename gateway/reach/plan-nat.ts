@@ -56,8 +56,8 @@ export interface NatView {
   /** Where others see this node, if not at an address of its own. Sorted. */
   readonly outside: readonly string[]
   /**
-   * An address of the shared space of carriers is on the way (RFC 6598), or two observers see this node at an address
-   * that its router does not have.
+   * An address of the shared space of carriers is on the way (RFC 6598), or the router has a private address outside, and
+   * two observers see this node at another one.
    */
   readonly isCarrier: boolean
   /** Members behind the same NAT, by their own word. Sorted. */
@@ -104,9 +104,10 @@ export function planNat(facts: NatFacts, before?: NatView): NatView {
 function isCarrierNat({ inside, observed, seen, routerOutside }: NatFacts, outside: readonly string[]): boolean {
   const onTheWay = [...outside, inside, routerOutside].filter((text) => text !== undefined)
   if (onTheWay.some((text) => isCarriers(text))) return true
+  // With a public address, the router may have several ways out, and this node's packets take another one.
+  if (routerOutside === undefined || !isPrivate(routerOutside)) return false
   // The broker may have seen this node before its network changed, so a relay has to agree.
-  const isAgreed = observed !== undefined && seen.length > 0 && seen.every((text) => text === observed)
-  return isAgreed && routerOutside !== undefined && routerOutside !== observed
+  return observed !== undefined && seen.length > 0 && seen.every((text) => text === observed && text !== routerOutside)
 }
 
 /** A packet that does not come back shows nothing of a NAT that gives each destination another port. */

@@ -363,7 +363,7 @@ function natText(view: NatView): string {
     ...(outside.length === 0 ? [] : [`seen at ${named(outside)}`]),
     ...(filter === undefined ? [] : [FILTERS[filter].text]),
     ...(hairpins === undefined ? [] : [hairpins ? 'leads packets back inside' : 'leads no packets back inside']),
-    ...(isCarrier ? ['a NAT of a carrier is on the way (CGNAT)'] : []),
+    ...(isCarrier ? ['a NAT of a carrier, or a second one, is on the way (CGNAT)'] : []),
     ...(sameLan.length === 0 ? [] : [`in the same LAN as ${named(sameLan)}`]),
     ...(others.length === 0 ? [] : [`behind the same NAT as ${named(others)}`]),
     ...(lifeSeconds === undefined ? [] : [lifeText(lifeSeconds)]),

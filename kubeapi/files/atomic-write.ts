@@ -33,20 +33,22 @@ export async function writeFileUnsynced(path: string, text: string): Promise<voi
 }
 
 /**
- * Syncs files to disk after writeFileUnsynced(), one at a time. A crash of the machine before that may leave a file empty
- * or old.
+ * Syncs files to disk after writeFileUnsynced(), one at a time: each takes one of the few threads that all work with files
+ * shares. A crash of the machine before that may leave a file empty or old.
  */
 export class LaterSyncs {
-  readonly #onError: (path: string, error: unknown) => void
-  readonly #paths = new Set<string>()
+  readonly #sync: (path: string) => Promise<void>
+  /** What to do if the disk does not take a file, by its path. */
+  readonly #failed = new Map<string, (error: unknown) => void>()
   #running: Promise<void> | undefined
 
-  constructor(onError: (path: string, error: unknown) => void) {
-    this.#onError = onError
+  constructor(sync: (path: string) => Promise<void> = syncFile) {
+    this.#sync = sync
   }
 
-  add(path: string): void {
-    this.#paths.add(path)
+  /** `failed`: called if the disk did not take the file. The kernel does not try again: it has to be written again. */
+  add(path: string, failed: (error: unknown) => void): void {
+    this.#failed.set(path, failed)
     this.#running ??= this.#run()
   }
 
@@ -56,10 +58,10 @@ export class LaterSyncs {
   }
 
   async #run(): Promise<void> {
-    for (const path of this.#paths) {
+    for (const [path, failed] of this.#failed) {
       // A file that is written again during its sync is synced again.
-      this.#paths.delete(path)
-      await syncFile(path).catch((error: unknown) => this.#onError(path, error))
+      this.#failed.delete(path)
+      await this.#sync(path).catch(failed)
     }
     this.#running = undefined
   }

@@ -29,7 +29,7 @@ import {
   withCondition,
   withServerMetadata,
 } from '../driver/driver.ts'
-import { makeFolder } from './atomic-write.ts'
+import { LaterSyncs, makeFolder } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { type NodeGateway, withGatewayLabels } from '../../model/lanes/lanes.ts'
 import { KindFiles } from './kind-files.ts'
@@ -40,6 +40,8 @@ import { UserFolder } from './user/user-folder.ts'
 export interface FileApiDeps {
   readonly clock: Clock
   readonly logger: Logger
+  /** Default: one of its own. */
+  readonly syncs?: LaterSyncs
 }
 
 export interface FileApiInit {
@@ -73,6 +75,11 @@ const DEFAULT_RESCAN_MS = 30_000
 const ROOT_CHECK_MS = 3000
 /** How long other processes than the one that acts on the objects leave it to that one to store good versions. */
 const STORES_AFTER_MS = 1000
+/**
+ * How long a process that ends waits for the disk. The kernel writes what is left without it, unless the machine loses its
+ * power first, and a disk that hangs must not keep a hub from leaving its office.
+ */
+export const CLOSE_SYNC_MS = 5000
 /** More parallel writes would only queue in the kernel. */
 const MAX_WRITES = 16
 
@@ -85,16 +92,19 @@ export class FileApi implements ClusterApi {
   readonly #problems: ProblemBoard
   readonly #kinds = new Map<Kind, KindFiles>()
   readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #syncs: LaterSyncs
   readonly #events: EventFilter
   readonly #user: UserFolder
   readonly #residents = new ResidentNamespaces((key, object) => this.#kinds.get('Namespace')?.imply(key, object))
   #userLoaded = false
   readonly #stop = new AbortController()
   #cancelRescan: (() => void) | undefined
+  #closing: Promise<void> | undefined
 
   constructor(deps: FileApiDeps, init: FileApiInit) {
     this.#deps = deps
     this.#init = init
+    this.#syncs = deps.syncs ?? new LaterSyncs()
     this.#problems = new ProblemBoard(deps.logger)
     this.#events = new EventFilter(deps.clock)
     this.#leases = new FileLeases(
@@ -244,13 +254,26 @@ export class FileApi implements ClusterApi {
     else this.#deps.logger.info(text, { reason })
   }
 
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     this.#cancelRescan?.()
     await this.#writes.settled()
     await this.#user.close()
     this.#leases.close()
     await Promise.all([...this.#kinds.values()].map((files) => files.close()))
+    await this.#onDisk()
+  }
+
+  /** Waits for the disk, but not for ever. */
+  async #onDisk(): Promise<void> {
+    let cancel: (() => void) | undefined
+    const late = new Promise<void>((resolve) => (cancel = this.#deps.clock.setTimer(CLOSE_SYNC_MS, resolve)))
+    await Promise.race([this.#syncs.settled(), late])
+    cancel?.()
   }
 
   #createKind(kind: Kind): KindFiles {
@@ -259,6 +282,7 @@ export class FileApi implements ClusterApi {
         clock: this.#deps.clock,
         onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
         onStateError: (path, error) => this.#problems.stateError(path, error),
+        syncs: this.#syncs,
       },
       {
         ...{ kind, path: join(this.#init.state, 'objects', kind) },

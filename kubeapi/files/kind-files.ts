@@ -6,7 +6,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import type { Kind, KubeObject } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { KindStore, type ObjectKey, specParts } from '../driver/driver.ts'
-import { removeStaleTemporaries } from './atomic-write.ts'
+import { type LaterSyncs, removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'
 import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
@@ -16,6 +16,8 @@ export interface KindFilesDeps {
   readonly onCorrupt: (path: string, reason: string) => void
   /** Called if a note could not be written: it then exists only in this process. */
   readonly onStateError: (path: string, error: unknown) => void
+  /** Of all kinds. */
+  readonly syncs: LaterSyncs
 }
 
 export interface KindFilesInit {
@@ -30,6 +32,8 @@ export interface KindFilesInit {
 
 /** Longer than a file may be missing before its objects are removed. */
 const RENOTE_MS = 500
+/** A file that the disk did not take is written again after this time. */
+export const REWRITE_MS = 5000
 
 export class KindFiles {
   readonly store = new KindStore<Kind>()
@@ -43,6 +47,8 @@ export class KindFiles {
   readonly #notesAfterMs: number
   readonly #once: boolean
   readonly #writes = new Set<Promise<void>>()
+  /** Paths of files that are to be written again. */
+  readonly #unsynced = new Set<string>()
   #closed = false
 
   constructor(deps: KindFilesDeps, init: KindFilesInit) {
@@ -50,7 +56,11 @@ export class KindFiles {
     this.#notesAfterMs = init.notesAfterMs
     this.#once = init.once
     this.folder = new StateFolder(
-      { onCorrupt: (path, reason) => this.#onCorrupt(path, reason), onSyncError: deps.onStateError },
+      {
+        onCorrupt: (path, reason) => this.#onCorrupt(path, reason),
+        onSyncError: (path, error) => this.#onSyncError(path, error),
+        syncs: deps.syncs,
+      },
       init,
     )
     this.#watcher = new TreeWatcher(
@@ -88,12 +98,11 @@ export class KindFiles {
     return this.#watcher.rooted
   }
 
-  /** Stops the watches and waits for pending notes, and for the disk. */
+  /** Stops the watches and waits for pending notes. */
   async close(): Promise<void> {
     this.#closed = true
     this.#watcher.close()
     await Promise.all(this.#writes)
-    await this.folder.settled()
   }
 
   /** Sets the user's object as in the YAML; undefined if it is gone. */
@@ -233,6 +242,20 @@ export class KindFiles {
     const { ours, status } = this.store.layers(file.key)
     if (file.part === 'object' && ours !== undefined) this.#write(file.key, 'object', ours)
     if (file.part === 'status' && status !== undefined) this.#write(file.key, 'status', status)
+  }
+
+  /** Reports a file that the disk did not take, and writes it again later, as it is then. */
+  #onSyncError(path: string, error: unknown): void {
+    this.#deps.onStateError(path, error)
+    const file = this.folder.identify(path)
+    if (file === undefined || this.#unsynced.has(path)) return
+    this.#unsynced.add(path)
+    this.#deps.clock.setTimer(REWRITE_MS, () => {
+      this.#unsynced.delete(path)
+      // A damaged file is written again by #onCorrupt().
+      const value = this.#closed ? undefined : this.folder.read(file.key, file.part)
+      if (value !== undefined) this.#write(file.key, file.part, value)
+    })
   }
 
   /** Writes in the background: no caller waits for notes and repairs. */

@@ -11,7 +11,7 @@ import { SPEC_SHAPES, STATUS_SHAPES, complaintOf } from '../../model/schemas/sch
 import { messageOf } from '../../runtime/runtime.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
-import { createFileOnce, LaterSyncs, errorCode, isMissing, writeFileUnsynced } from './atomic-write.ts'
+import { createFileOnce, type LaterSyncs, errorCode, isMissing, writeFileUnsynced } from './atomic-write.ts'
 import { stampOf } from './user/user-file.ts'
 
 // Validates the fields of state files that the components use. Sealane wrote them, but a disk error or a manual edit
@@ -62,21 +62,24 @@ const SUFFIX: Readonly<Record<StatePart, string>> = { object: '', status: '@stat
 export interface StateFolderDeps {
   /** Called with each unusable file, which then counts as absent. */
   readonly onCorrupt: (path: string, reason: string) => void
-  /** Called if the disk did not take a file that is written. */
+  /** Called if the disk did not take a file that is written: it may be lost with the next crash of the machine. */
   readonly onSyncError: (path: string, error: unknown) => void
+  readonly syncs: LaterSyncs
 }
 
 export class StateFolder {
   readonly path: string
   readonly #kind: Kind
   readonly #onCorrupt: StateFolderDeps['onCorrupt']
+  readonly #onSyncError: StateFolderDeps['onSyncError']
   readonly #syncs: LaterSyncs
 
   constructor(deps: StateFolderDeps, init: { readonly path: string; readonly kind: Kind }) {
     this.path = init.path
     this.#kind = init.kind
     this.#onCorrupt = deps.onCorrupt
-    this.#syncs = new LaterSyncs(deps.onSyncError)
+    this.#onSyncError = deps.onSyncError
+    this.#syncs = deps.syncs
   }
 
   pathOf(key: ObjectKey, part: StatePart): string {
@@ -115,7 +118,7 @@ export class StateFolder {
 
   /**
    * All processes see the value at once. The disk has it some milliseconds later, and no caller waits for that, because
-   * damaged files are written again. Throws ClusterApiError Unavailable with the path.
+   * reconciling writes again what a crash of the machine damages or loses before. Throws ClusterApiError Unavailable with the path.
    */
   async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
     const path = this.pathOf(key, part)
@@ -124,12 +127,7 @@ export class StateFolder {
     } catch (error) {
       throw unavailable('write', path, error)
     }
-    this.#syncs.add(path)
-  }
-
-  /** Waits until the disk has all files that were written. */
-  async settled(): Promise<void> {
-    await this.#syncs.settled()
+    this.#syncs.add(path, (error) => this.#onSyncError(path, error))
   }
 
   /**

@@ -10,7 +10,7 @@ const VERIFY = 'Keep a copy of the store, and restore a backup in which `sealane
 export const ACCESS_REASONS = {
   NoAnswer: {
     means: 'The API server accepted the connection and did not answer in time.',
-    todo: 'Check the load of the API server, and any proxy in front of it.',
+    todo: 'Check its load, and any proxy in front of it.',
     shows: API,
   },
   NoConnection: {
@@ -24,7 +24,7 @@ export const ACCESS_REASONS = {
     shows: API,
   },
   TooLarge: {
-    means: 'A list of the API server, or the output of a command in a pod, is too large to read at once.',
+    means: 'A list of the API server, or output of a command in a pod, is too large.',
     todo: 'If it lasts, look for an unusually large object.',
     shows: API,
   },
@@ -45,12 +45,12 @@ export const ACCESS_REASONS = {
   },
   HubRefused: {
     means: 'The hub of a site refused a node, or a caller that is no node.',
-    todo: 'Invite a node of the site again: `sealane site invite`. Otherwise find out who calls.',
+    todo: 'Invite a node of the site again: `sealane site invite`. Otherwise find who calls.',
     shows: SITE,
   },
   HubNotActing: {
     means: 'A hub of a site without Kubernetes no longer acts: it lost the majority, or another acts.',
-    todo: 'Nothing if another one acts. Otherwise start the machines of the hubs, and open their port between them.',
+    todo: 'Nothing if another acts. Otherwise start the hubs, and open their port between them.',
     shows: ['log of every component at a site'],
   },
   PromotionIgnored: {
@@ -60,7 +60,7 @@ export const ACCESS_REASONS = {
   },
   StateUnwritable: {
     means: 'The broker cannot write its store.',
-    todo: 'Check the state directory and its permissions, and run the command as the user of the broker.',
+    todo: "Check the state directory and its permissions; run the command as the broker's user.",
     shows: STORE,
   },
   StateDamaged: {
@@ -104,7 +104,7 @@ export const ACCESS_REASONS = {
     shows: STORE,
   },
   StateWriteUnknown: {
-    means: 'The answer to a write was lost, and etcd could not be asked for the result.',
+    means: 'The answer to a write was lost, and etcd could not be asked.',
     todo: 'The broker retries. Check the result before you repeat a command.',
     shows: STORE,
   },
@@ -130,7 +130,7 @@ export const ACCESS_REASONS = {
   },
   StateNotEmpty: {
     means: 'The target store of the move is not empty.',
-    todo: 'Name another store, or find out whose this one is.',
+    todo: 'Name another store, or find whose this one is.',
     shows: ['output of the command'],
   },
   StateInconsistent: {
@@ -190,7 +190,7 @@ export const ACCESS_REASONS = {
   },
   ReplicaBehind: {
     means: 'A replica of the broker is more than a thousand changes behind another one.',
-    todo: 'Check its CPU and its connection to etcd, or delete its pod: its members move.',
+    todo: 'Check its CPU and connection to etcd, or delete its pod: its members move.',
     shows: ['alert SealaneBrokerReplicaBehind'],
   },
   StoreSlow: {
@@ -205,7 +205,7 @@ export const ACCESS_REASONS = {
   },
   AuditLinesLost: {
     means: 'Audit lines are lost: the log was unwritable for too long, or an act was not recorded.',
-    todo: "Make it writable again. The broker's log has most of what is lost.",
+    todo: "Make it writable. The broker's log has most of what is lost.",
     shows: ['log of the broker'],
   },
   StateFileDamaged: {
@@ -224,12 +224,12 @@ export const ACCESS_REASONS = {
     shows: ['log of the agent', 'log of every component at a site'],
   },
   ObjectNotWritten: {
-    means: 'The API server refuses an object that a part of Sealane writes.',
-    todo: "Check that the definitions are as new as the parts (`DefinitionOutdated`), and the part's log.",
+    means: 'The API server refuses an object of Sealane.',
+    todo: "Check that the definitions are current (`DefinitionOutdated`), and the part's log.",
     shows: ['log of the agent', 'condition sealane.io/DerivedService of ServiceImport', ...FOUND],
   },
   PartForbidden: {
-    means: 'A part of Sealane lacks a right at the API server: a role or binding was changed.',
+    means: 'A part of Sealane lacks a right: a role or binding was changed.',
     todo: 'Run `sealane join` again: it applies the roles and bindings.',
     shows: FOUND,
   },

@@ -51,7 +51,7 @@ export const AUTHORITY_REASONS = {
     shows: ['log of the broker'],
   },
   SignerFailed: {
-    means: 'The signing command of the authority failed, timed out, or returned an invalid signature.',
+    means: 'The signing command failed, timed out, or returned an invalid signature.',
     todo: 'Run it by hand as docs/reference.md describes. Joins and renewals are retried.',
     shows: BROKER,
   },

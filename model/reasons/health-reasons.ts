@@ -43,7 +43,7 @@ export const HEALTH_REASONS = {
   },
   MaxUnavailableRaised: {
     means: 'A DaemonSet of Sealane has the higher maxUnavailable that a join gave it for one roll-out.',
-    todo: 'Nothing while a join runs. If it was killed, run `sealane join` again: it restores the value first.',
+    todo: 'Nothing while a join runs. Otherwise run `sealane join` again: it restores the value.',
     shows: STATUS,
   },
   VersionSkew: {
@@ -68,7 +68,7 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   CommandClockDiffers: {
-    means: "The clock of the machine that runs the command differs from the cluster's. Ages use the cluster's clock.",
+    means: "This machine's clock differs from the cluster's, which ages use.",
     todo: 'Set the clock that is wrong.',
     shows: STATUS,
   },
@@ -81,7 +81,7 @@ export const HEALTH_REASONS = {
   BrokerUnreached: {
     means:
       'The agent has no connection to the broker. Nothing new is published or learnt; lanes and names keep working.',
-    todo: "Check that the broker runs and that pods reach it by TCP, and the agent's log.",
+    todo: "Check that the broker runs, that pods reach it by TCP, and the agent's log.",
     todoAtSite:
       'Check that the broker runs and that the gateway nodes reach its address by TCP. The log of `sealane up` has more.',
     shows: STATUS,
@@ -127,7 +127,7 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   LinkSlow: {
-    means: 'The round trip of a link takes more than twice what it took over the last day.',
+    means: 'The round trip of a link takes more than twice that of the last day.',
     todo: 'Look for an overloaded line, or a longer route.',
     shows: ['alert SealaneLinkSlow'],
   },
@@ -138,8 +138,8 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   NodeWithoutRouteAgent: {
-    means: 'The pod is on a virtual node or on a node without Linux, where no routeagent can run.',
-    todo: 'Run the pod on a Linux machine. If the node is one: `kubectl label node NODE sealane.io/machine=true`.',
+    means: 'The pod is on a virtual node or one without Linux, where no routeagent runs.',
+    todo: 'Run it on a Linux machine. If the node is one: `kubectl label node NODE sealane.io/machine=true`.',
     shows: STATUS,
   },
   RouteAgentSilent: {
@@ -164,7 +164,7 @@ export const HEALTH_REASONS = {
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
   GatewayNodeUnheard: {
-    means: 'A gateway node has never answered a node over the overlay since the routeagent there started, but is used.',
+    means: 'A gateway node that is used has never answered a node over the overlay since its routeagent started.',
     todo: 'Check that UDP 4810 (or `spec.overlay.port`) passes between the two, and UDP 4498 on sealane-vx.',
     shows: ['condition NodesAnswer of RouteAgent', ...STATUS],
   },
@@ -179,7 +179,7 @@ export const HEALTH_REASONS = {
     shows: ['condition NodesAnswer of RouteAgent'],
   },
   ImportsWithoutBackends: {
-    means: 'Imported services have no ready pod in a cluster that is reached.',
+    means: 'Imported services have no ready pod in a reached cluster.',
     todo: 'In the exporting cluster, check the ServiceExport (`AddressOutsidePods`), then its pods.',
     shows: STATUS,
   },
@@ -204,7 +204,7 @@ export const HEALTH_REASONS = {
     shows: STATUS,
   },
   KindMissing: {
-    means: 'The API server does not know a kind of object: its CustomResourceDefinition is missing.',
+    means: 'A CustomResourceDefinition is missing.',
     todo: 'Run `sealane join` again: it restores the definition, and the parts their objects.',
     shows: STATUS,
   },
@@ -251,7 +251,7 @@ export const PROBE_REASONS = {
   },
   ForwardingOff: {
     means: 'The kernel of the node does not forward packets of pods.',
-    todo: 'Find what sets forwarding to 0, often a file in `/etc/sysctl.d`. Sealane restores its own devices only.',
+    todo: 'Find what sets forwarding to 0, often in `/etc/sysctl.d`. Sealane restores its own devices only.',
     shows: DIAGNOSE,
   },
   DeviceSettingsDiffer: {
@@ -261,7 +261,7 @@ export const PROBE_REASONS = {
   },
   StrictReversePath: {
     means: 'The kernel checks sources strictly on a Sealane device, and drops what comes by another gateway.',
-    todo: 'Find what sets `rp_filter` to 1, often a file in `/etc/sysctl.d`. 2 is strict enough.',
+    todo: 'Find what sets `rp_filter` to 1, often in `/etc/sysctl.d`. 2 is strict enough.',
     shows: DIAGNOSE,
   },
   KernelSetFault: {
@@ -271,8 +271,8 @@ export const PROBE_REASONS = {
     shows: DIAGNOSE,
   },
   KernelTableMissing: {
-    means: 'Something keeps removing an nftables table of a part that works.',
-    todo: 'Find the program that flushes the whole ruleset, often `nftables.service`: it must flush its own tables only.',
+    means: 'Something keeps removing an nftables table of Sealane.',
+    todo: 'Find what flushes the whole ruleset, often `nftables.service`: it must flush its own tables only.',
     shows: DIAGNOSE,
   },
   KernelRoutesMissing: {
@@ -287,7 +287,7 @@ export const PROBE_REASONS = {
   },
   ConnectionTableFull: {
     means: 'The connection tracking table of the kernel is full, or nearly: it drops new connections.',
-    todo: 'Raise `net.netfilter.nf_conntrack_max`, and find out who opens so many connections.',
+    todo: 'Raise `net.netfilter.nf_conntrack_max`, and find who opens so many connections.',
     shows: DIAGNOSE,
   },
   DiskFull: {
@@ -296,12 +296,12 @@ export const PROBE_REASONS = {
     shows: [...DIAGNOSE, 'log of every component at a site'],
   },
   DiskReadOnly: {
-    means: 'A folder that Sealane writes to is on a read-only file system.',
+    means: 'A folder of Sealane is on a read-only file system.',
     todo: 'Check the kernel log for disk errors, repair the disk, and mount it for writing.',
     shows: [...DIAGNOSE, 'log of every component at a site'],
   },
   FilesNearlyOut: {
-    means: 'A process of Sealane has nearly reached its limit of open files and sockets.',
+    means: 'A process has nearly reached its limit of open files and sockets.',
     todo: 'Raise the limit, and report it: it should need a few hundred.',
     shows: DIAGNOSE,
   },
@@ -347,12 +347,12 @@ export const PROBE_REASONS = {
   },
   BrokerNoTls: {
     means: 'The address of the broker accepts TCP, but does not speak the TLS of a broker.',
-    todo: 'Find out what listens there: a proxy, or another program.',
+    todo: 'Find what listens there: a proxy, or another program.',
     shows: DIAGNOSE,
   },
   BrokerLate: {
     means: 'The broker accepts connections, but does not complete the TLS handshake in time.',
-    todo: 'Check whether the broker hangs or is overloaded, or a proxy holds the connection.',
+    todo: 'Check whether the broker hangs or is overloaded, or a proxy interferes.',
     shows: [...DIAGNOSE, 'log of the agent'],
   },
   ProxyRefused: {

@@ -11,18 +11,18 @@ const GATEWAY = ['metric sealane_gateway_packets_dropped_total', 'counter of tab
 const NODE = ['metric sealane_routeagent_packets_dropped_total', 'counter of table sealane_node'] as const
 const DNS = ['metric sealane_dns_dropped_total'] as const
 const FORWARDED = ['metric sealane_dns_not_forwarded_total'] as const
-const WATCH = 'Find the program on this node that changes routes, rules or nftables of others.'
+const WATCH = 'Find what changes routes, rules or nftables of others on this node.'
 const STRANGER = 'If frequent, look for a wrong route or an attempt to get in.'
 const OFFLOAD = ['condition ChecksumOffload of RouteAgent', 'log of the routeagent'] as const
 
 export const KERNEL_REASONS = {
-  Missing: { means: 'Something removed a rule, route or table of Sealane from the kernel.', todo: WATCH, shows: DRIFT },
+  Missing: { means: 'Something removed a rule, route or table of Sealane.', todo: WATCH, shows: DRIFT },
   Changed: { means: 'Something changed a rule, route or table of Sealane in the kernel.', todo: WATCH, shows: DRIFT },
   Foreign: { means: 'Something added to the part of the kernel that Sealane manages.', todo: WATCH, shows: DRIFT },
   ChecksumOffloadFault: {
     means:
       'The network card or kernel computes wrong checksums in VXLAN packets: Sealane switched checksum offload of sealane-vx off.',
-    todo: 'Nothing. If your card has no fault, `spec.overlay.checksumOffload: on` in the site file is faster.',
+    todo: 'Nothing. Without such a fault, `spec.overlay.checksumOffload: on` in the site file is faster.',
     shows: OFFLOAD,
   },
   ChecksumOffloadStated: {
@@ -39,12 +39,12 @@ export const KERNEL_REASONS = {
   ForwardPoliciesMissing: {
     means:
       'XFRM policies of this node are missing or have no effect: its pods are open to other clusters while nft tables are missing, for about a second.',
-    todo: 'The message says why. Load the kernel module xfrm_user, or set `spec.failClosed: true` in the site file.',
+    todo: 'The message says why. Load `xfrm_user`, or set `spec.failClosed: true` in the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'log of the routeagent'],
   },
   OpenWithoutTables: {
     means:
-      'By `spec.failClosed: false` in the site file, the pods of this node are open to other clusters while nft tables are missing.',
+      'By `spec.failClosed: false`, the pods of this node are open to other clusters while nft tables are missing.',
     todo: 'Nothing, if intended. Otherwise remove `spec.failClosed` from the site file.',
     shows: ['condition ClosedWithoutTables of RouteAgent', 'output of the command'],
   },
@@ -70,7 +70,7 @@ export const KERNEL_REASONS = {
   },
   'in-not-admitted': {
     means: 'A packet from a lane came to a node without table `sealane_node`.',
-    todo: 'If it continues, find out why the routeagent there is not ready.',
+    todo: 'If it continues, find why the routeagent there is not ready.',
     shows: GATEWAY,
   },
   'lane-to-lane': { means: 'A packet from one lane would leave by another.', todo: STRANGER, shows: GATEWAY },
@@ -121,7 +121,7 @@ export const KERNEL_REASONS = {
     shows: NODE,
   },
   'access-not-offered': {
-    means: 'A packet is for an exported service that is not offered to the cluster of the caller.',
+    means: "A packet is for a service that is not offered to the caller's cluster.",
     todo: 'Name the cluster in an AccessPolicy if it may call.',
     shows: NODE,
   },
@@ -199,7 +199,7 @@ export const KERNEL_REASONS = {
   },
   client_rate: {
     means: 'One client exceeds its rate for names outside the clusterset; the answer is SERVFAIL.',
-    todo: 'Find out what it asks for, or let it ask the upstreams itself.',
+    todo: 'Find what it asks for, or let it ask the upstreams itself.',
     shows: FORWARDED,
   },
   overloaded: {
@@ -213,7 +213,7 @@ export const KERNEL_REASONS = {
     shows: FORWARDED,
   },
   LeftInKernel: {
-    means: 'A node that is no longer a gateway still has parts of Sealane in its kernel.',
+    means: 'A former gateway still has parts of Sealane in its kernel.',
     todo: 'Add the gateway label and remove it again, or restart the node.',
     shows: ['log of the gateway'],
   },
@@ -223,13 +223,13 @@ export const KERNEL_REASONS = {
     shows: ['log of the gateway', 'log of the routeagent'],
   },
   ConnectionsNotCounted: {
-    means: 'The routeagent cannot count open connections to other clusters, which it needs only for warnings.',
+    means: 'The routeagent cannot count open connections to other clusters, for warnings.',
     todo: 'Load the kernel module `nf_conntrack_netlink`, or read the message.',
     shows: ['log of the routeagent'],
   },
   FlowsNotForgotten: {
     means:
-      'The routeagent cannot remove tracked UDP flows to endpoints that have gone: clients that never pause still call these.',
+      'The routeagent cannot remove tracked UDP flows to endpoints that have gone: clients that never pause still call them.',
     todo: 'Load the kernel module `nf_conntrack_netlink`, or read the message.',
     shows: ['log of the routeagent'],
   },
@@ -245,7 +245,7 @@ export const KERNEL_REASONS = {
   },
   ServicesNotRead: {
     means: 'The DNS has not read the services yet and answers SERVFAIL.',
-    todo: 'If it lasts, find out why the API server does not answer.',
+    todo: 'If it lasts, find why the API server does not answer.',
     shows: ['log of dns'],
   },
   InternalError: {

@@ -14,7 +14,7 @@ export const LANE_REASONS = {
   },
   OneGatewayOnly: {
     means: 'At most one gateway of this cluster has a link to the other cluster.',
-    todo: 'Label another node, or find out why the links of other gateways are down.',
+    todo: 'Label another node, or find why links of other gateways are down.',
     shows: ['condition GatewaysRedundant of Cluster', 'output of the command'],
   },
   LanesUp: {
@@ -39,7 +39,7 @@ export const LANE_REASONS = {
   },
   LinkFlaps: {
     means: 'A link went down repeatedly: Sealane avoids it for some time if another exists.',
-    todo: 'Find out what interrupts the network between the gateways.',
+    todo: 'Find what interrupts the network between the gateways.',
     shows: ['status of Gateway', 'event on Gateway', 'log of the gateway'],
   },
   LinkSteady: {
@@ -73,7 +73,7 @@ export const LANE_REASONS = {
     shows: ['condition NatMappingKept of Gateway'],
   },
   BehindNat: {
-    means: 'Others see a gateway at an address that it does not have. The message says what is known of the NAT.',
+    means: 'Others see a gateway at an address that it does not have. The message describes the NAT.',
     todo: 'Nothing, if its links are up.',
     shows: ['condition BehindNat of Gateway'],
   },
@@ -84,18 +84,18 @@ export const LANE_REASONS = {
   },
   BehindCarrierNat: {
     means:
-      'A gateway is behind the NAT of a carrier (CGNAT): an address of 100.64.0.0/10 is on the way, or others see another address than its router has. Ports that its own router opens lead nowhere.',
+      'A gateway is behind the NAT of a carrier (CGNAT: 100.64.0.0/10), or a second one: ports that its own router opens lead nowhere.',
     todo: 'Nothing, if relays suffice. Otherwise ask the carrier for a public address.',
     shows: ['condition BehindNat of Gateway'],
   },
   NatForgetsSoon: {
-    means: 'The NAT in front of a gateway forgets UDP mappings within 10 s, so the gateway sends keepalives every 5 s.',
-    todo: 'Set a longer UDP timeout at the NAT: 120 s or more (RFC 4787).',
+    means: 'A NAT forgets UDP mappings within 10 s, so its gateway sends keepalives every 5 s.',
+    todo: 'Set its UDP timeout to 120 s or more (RFC 4787).',
     shows: ['condition BehindNat of Gateway'],
   },
   UdpBlocked: {
     means: 'Links of a gateway are up over port 443 only, although some far ends can be called from outside.',
-    todo: 'For faster links, let UDP out to the ports of the other gateways.',
+    todo: 'For faster links, let UDP out to the other gateways.',
     shows: ['condition BehindNat of Gateway'],
   },
   UdpRateLimited: {
@@ -110,12 +110,12 @@ export const LANE_REASONS = {
   },
   NatLetsInKnownAddresses: {
     means: 'The NAT lets in addresses to which the gateway has sent.',
-    todo: 'Nothing, if its links are up.',
+    todo: 'Nothing.',
     shows: ['condition NatFilters of Gateway'],
   },
   NatLetsInKnownPorts: {
     means: 'The NAT lets in ports to which the gateway has sent.',
-    todo: 'Nothing, if its links are up.',
+    todo: 'Nothing.',
     shows: ['condition NatFilters of Gateway'],
   },
   NatHairpinWorks: {
@@ -124,8 +124,8 @@ export const LANE_REASONS = {
     shows: ['condition NatHairpins of Gateway'],
   },
   NatHairpinMissing: {
-    means: 'The NAT leads no packets back inside: two gateways behind it need a common network or a relay.',
-    todo: 'Nothing, if its links are up.',
+    means: 'The NAT leads no packets back inside: gateways behind it need a common network or a relay.',
+    todo: 'Nothing.',
     shows: ['condition NatHairpins of Gateway'],
   },
   PortMapped: {
@@ -135,22 +135,22 @@ export const LANE_REASONS = {
   },
   PortMappingRefused: {
     means: 'The router refuses to map a port to a gateway that cannot be called (PCP, NAT-PMP).',
-    todo: 'Nothing, if relays suffice. Otherwise allow it at the router, or forward the UDP ports of the gateway.',
+    todo: 'Nothing, if relays suffice. Otherwise allow it, or forward the UDP ports of the gateway.',
     shows: ['condition PortMapped of Gateway'],
   },
   PortMappingNotBelieved: {
     means: 'The router in front of a gateway maps a port at another address than the broker sees.',
-    todo: 'Nothing, if relays suffice. Mostly the router is behind another NAT: forward the UDP ports there.',
+    todo: 'Nothing, if relays suffice. Mostly another NAT follows: forward the UDP ports there.',
     shows: ['condition PortMapped of Gateway'],
   },
   RouterMapsNoPorts: {
     means: 'The router of a gateway that cannot be called answers neither PCP nor NAT-PMP.',
-    todo: 'Nothing, if relays suffice. Otherwise switch it on at the router, or forward the UDP ports of the gateway.',
+    todo: 'Nothing, if relays suffice. Otherwise switch one on, or forward the UDP ports of the gateway.',
     shows: ['condition PortMapped of Gateway'],
   },
   BothNatsVary: {
     means: 'A link stays relayed: the NATs of both ends give each destination another port.',
-    todo: 'To do without the relay, set one NAT to keep ports, or forward the UDP ports of one gateway.',
+    todo: 'To avoid the relay, set one NAT to keep ports, or forward the UDP ports of one gateway.',
     shows: ['status of Gateway'],
   },
   RelayedByTopology: {
@@ -159,13 +159,13 @@ export const LANE_REASONS = {
     shows: ['status of Gateway'],
   },
   TransitRelayMissing: {
-    means: 'The topology lets only relays of some members carry a link, and none of these has both of its ends.',
-    todo: '`sealane topology plan` shows which of these members have no relay, or do not link with both.',
+    means: 'The topology lets only relays of some members carry a link, and none has both ends.',
+    todo: '`sealane topology plan` shows which have no relay, or do not link with both.',
     shows: ['status of Gateway'],
   },
   PunchUnanswered: {
     means: 'A link stays relayed: probes between the outside addresses of its ends get no answer.',
-    todo: 'Nothing: it is tried again. To do without the relay, forward the UDP ports of one gateway.',
+    todo: 'Nothing: it is tried again. To avoid the relay, forward the UDP ports of one gateway.',
     shows: ['status of Gateway'],
   },
   UdpUnanswered: {
@@ -195,7 +195,7 @@ export const LANE_REASONS = {
   },
   RelayRefused: {
     means: 'A relay on port 443 does not let this gateway in.',
-    todo: 'Read in the message why. If the relay is full, run another one, and name both at the broker.',
+    todo: 'The message says why. If the relay is full, run another one, and name both at the broker.',
     shows: ['status of Gateway', 'log of the gateway'],
   },
   RelayUnreachable: {
@@ -209,7 +209,7 @@ export const LANE_REASONS = {
     shows: ['status of Gateway', 'log of the gateway'],
   },
   PublicPortsOverlap: {
-    means: 'Two gateways of this cluster have the same public address, and their public ports overlap.',
+    means: 'Two gateways of this cluster have one public address, and their ports overlap.',
     todo: 'Give each of them eight ports of its own: `sealane.io/public-port`, or `publicPort` in site.yaml.',
     shows: ['log of the gateway'],
   },
@@ -235,7 +235,7 @@ export const LANE_REASONS = {
   },
   FarEndsWithoutKey: {
     means: 'Key rotation waits for remote gateways that do not know the next key, for a day at most.',
-    todo: 'Check that this cluster and theirs have a connection to the broker.',
+    todo: 'Check that this cluster and theirs reach the broker.',
     shows: ['condition KeysRotated of Gateway', 'log of the gateway'],
   },
   OtherGatewayRotates: {
@@ -264,7 +264,7 @@ export const LANE_REASONS = {
     shows: ['event on Node'],
   },
   LaneNotMade: {
-    means: 'The node cannot set up its lane, mostly because another program has its port.',
+    means: 'The node cannot set up its lane: mostly, another program has its port.',
     todo: 'Stop that program, or change its port. A standby takes the lane after ten seconds.',
     shows: ['event on Node', 'log of the gateway'],
   },
@@ -317,7 +317,7 @@ export const LANE_REASONS = {
     shows: ['event on Node', 'condition GatewaysChosen of Cluster'],
   },
   GatewayNotReplaced: {
-    means: 'A gateway node that `sealane join` chose is gone, and no other node can take its place.',
+    means: 'A gateway node that `sealane join` chose is gone, and no other can take its place.',
     todo: 'Add a Linux node with IPv4, or uncordon one. The agent labels it within a minute.',
     shows: ['event on Membership', 'condition GatewaysChosen of Cluster', 'log of the agent', 'output of the command'],
   },
@@ -327,8 +327,8 @@ export const LANE_REASONS = {
     shows: ['condition GatewaysChosen of Cluster'],
   },
   GatewayWithoutIPv4: {
-    means: 'A node has the gateway label but no IPv4 InternalIP, so it takes no lane.',
-    todo: 'Give the node an IPv4 InternalIP, or move the label to another node.',
+    means: 'A node with the gateway label has no IPv4 InternalIP, so it takes no lane.',
+    todo: 'Give it one, or move the label to another node.',
     todoAtSite:
       'Give the Node an IPv4 InternalIP in its file, or name another node in `spec.gateways` of the site file.',
     shows: ['event on Node', 'log of the gateway', 'output of the command'],
@@ -339,7 +339,7 @@ export const LANE_REASONS = {
     shows: ['condition Ready of Gateway'],
   },
   OtherLaneOnly: {
-    means: 'A remote gateway is of a release that links only with gateways of its own lane number.',
+    means: "A remote gateway's release links only with gateways of its own lane number.",
     todo: 'Update Sealane in that cluster.',
     shows: ['log of the gateway'],
   },
@@ -374,13 +374,13 @@ export const LANE_REASONS = {
     shows: ['event on Gateway'],
   },
   LaneNotHandedOver: {
-    means: 'The node that serves the lane is draining, and no other node takes the lane.',
+    means: 'The node that serves the lane is draining, and no other takes it.',
     todo: 'Give another node the gateway label of the lane.',
     todoAtSite: 'Name another node in `spec.gateways` of the site file, and start `sealane up` on it.',
     shows: ['event on Node', 'log of the gateway'],
   },
   LaneHolderSilent: {
-    means: 'A gateway does not renew its lease, but its machine answers: no other node takes the lane.',
+    means: 'A gateway does not renew its lease, but its machine answers: no other takes the lane.',
     todo: 'Check that gateway. A cordon, or the label `sealane.io/drain`, moves the lane.',
     todoAtSite:
       'Check `sealane up` on that node. To move the lane to another node: `sealane gateway drain NODE --site site.yaml`.',
@@ -392,12 +392,12 @@ export const LANE_REASONS = {
     shows: ['condition InContact of Cluster'],
   },
   Silent: {
-    means: 'The cluster has had no connection to the broker for some time.',
+    means: 'The cluster has had no contact with the broker for some time.',
     todo: 'Check its agent. If the cluster is gone for good, evict it at the broker.',
     shows: ['condition InContact of Cluster'],
   },
   ContactLost: {
-    means: 'The cluster was out of contact for so long that its services are removed.',
+    means: 'The cluster was out of contact too long: its services are removed.',
     todo: 'Check the agent and gateway of that cluster.',
     shows: ['event on Cluster', 'log of the agent'],
   },
@@ -452,7 +452,7 @@ export const LANE_REASONS = {
     shows: ['event on Cluster', 'log of the agent'],
   },
   DnsCacheOutOfReach: {
-    means: "A cache answers pods in place of the cluster's DNS, and its settings cannot be changed.",
+    means: "A cache answers pods for the cluster's DNS, and its settings cannot be changed.",
     todo: 'Add the zone where the settings of the cache come from.',
     shows: ['output of the command', 'condition ClusterDNS of Cluster'],
   },
@@ -462,7 +462,7 @@ export const LANE_REASONS = {
     shows: ['output of the command', 'condition ClusterDNS of Cluster'],
   },
   DnsCacheUnreadable: {
-    means: "A cache answers pods in place of the cluster's DNS, and its Corefile was not found.",
+    means: "A cache answers pods for the cluster's DNS, and its Corefile was not found.",
     todo: 'Add the block where its Corefile comes from (docs/operations.md, "Cluster DNS").',
     shows: ['output of the command', 'condition ClusterDNS of Cluster'],
   },
@@ -472,8 +472,8 @@ export const LANE_REASONS = {
     shows: ['condition PodAddresses of Cluster'],
   },
   PodsOutsideRanges: {
-    means: 'Pods have addresses outside the pod CIDRs of the cluster: other clusters do not reach them.',
-    todo: 'Run `sealane join` with `--pod-cidr` for each network, old and new. On a plain site, complete podCIDRs in the site file.',
+    means: 'Other clusters do not reach pods outside the pod CIDRs of the cluster.',
+    todo: 'Run `sealane join` with `--pod-cidr` for each network, old and new. On a plain site, complete podCIDRs.',
     shows: ['condition PodAddresses of Cluster', 'log of the agent'],
   },
   GlobalAddressesGiven: {
@@ -487,7 +487,7 @@ export const LANE_REASONS = {
     shows: ['event on Membership', 'log of the agent'],
   },
   LaneHolderLost: {
-    means: 'The gateway that holds a lane, or its machine, is gone, so another node may take the lane.',
+    means: 'The gateway that holds a lane is gone, so another node may take it.',
     todo: 'Check the node that the line names.',
     shows: ['event on Node', 'log of the gateway'],
   },
@@ -498,12 +498,12 @@ export const LANE_REASONS = {
   },
   ProbeSocketFailed: {
     means: 'The gateway cannot open its probe socket for a lane, and retries.',
-    todo: 'Find out what uses the address of the lane device, or the port.',
+    todo: 'Find what uses the address of the lane device, or the port.',
     shows: ['log of the gateway'],
   },
   ContactUnknown: {
-    means: 'The agent could not read in time when clusters were last in contact: none counts as lost.',
-    todo: 'If it lasts, find out why the API server does not answer.',
+    means: 'The agent could not read in time when clusters were in contact: none counts as lost.',
+    todo: 'If it lasts, find why the API server does not answer.',
     shows: ['log of the agent'],
   },
 } as const satisfies ReasonTable

@@ -5,7 +5,7 @@ const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'
 const AGENT = ['log of the agent'] as const
 const ADMIN = ['output of the command'] as const
 const TOPOLOGY = ['condition Accepted of Topology', 'condition Applied of Topology'] as const
-const NEW_TOKEN = 'Create another token with `sealane token create`, and join with it.'
+const NEW_TOKEN = 'Join with a new token (`sealane token create`).'
 
 export const MEMBER_REASONS = {
   TokenMalformed: {
@@ -45,7 +45,7 @@ export const MEMBER_REASONS = {
   },
   TokenOfEvictedMember: {
     status: 'Unauthenticated',
-    means: 'The cluster used this token before it was evicted, and cannot use it again.',
+    means: 'The cluster used this token before it was evicted.',
     todo: NEW_TOKEN,
     shows: BROKER,
   },
@@ -57,7 +57,7 @@ export const MEMBER_REASONS = {
   },
   JoinAwaitsApproval: {
     status: 'FailedPrecondition',
-    means: 'The operator of the broker has not approved the join yet.',
+    means: "The broker's operator has not approved the join yet.",
     todo: 'Compare the fingerprint on both sides, then run `sealane cluster accept` on the broker.',
     shows: [...BROKER, ...ADMIN],
   },
@@ -87,7 +87,7 @@ export const MEMBER_REASONS = {
   },
   LabelFixedByToken: {
     status: 'PermissionDenied',
-    means: 'A label in the site file differs from that in the join token, which stays in force.',
+    means: "A label in the site file differs from the join token's, which stays in force.",
     todo: 'Remove it from the site file, or join again with a token of `sealane token create --label`.',
     shows: [...BROKER, 'output of the command'],
   },
@@ -124,7 +124,7 @@ export const MEMBER_REASONS = {
   FingerprintDiffers: {
     status: 'FailedPrecondition',
     means: 'The cluster that waits with this id has another key than the command names.',
-    todo: 'Do not accept it before you know whose key it is.',
+    todo: 'Do not accept it before you know whose it is.',
     shows: ADMIN,
   },
   TokenForOtherCluster: {
@@ -184,7 +184,7 @@ export const MEMBER_REASONS = {
   MemberLimit: {
     status: 'ResourceExhausted',
     means: 'The clusterset has reached its limit of members.',
-    todo: 'Evict members that are gone for good, or raise --max-members on every replica of the broker.',
+    todo: 'Evict members that are gone for good, or raise --max-members on every replica.',
     shows: BROKER,
   },
   RangeNearlyFull: {
@@ -237,7 +237,7 @@ export const MEMBER_REASONS = {
   CertificateExpired: {
     status: 'Unauthenticated',
     means: 'The certificate of one end has expired.',
-    todo: 'Check the clocks. A member renews it by itself within 30 days (`--renewal-grace`); later it joins again with a new token.',
+    todo: 'Check the clocks. A member renews it within 30 days (`--renewal-grace`); later it joins again with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateNotYetValid: {
@@ -246,17 +246,17 @@ export const MEMBER_REASONS = {
     shows: [...BROKER, ...ADMIN],
   },
   CertificateUntrusted: {
-    means: 'The certificate of the other end is from a CA that this end does not trust.',
+    means: "This end does not trust the CA of the other end's certificate.",
     todo: 'Check the address of the broker. If the broker was recreated, join again with a new token.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateOtherClusterset: {
-    means: 'The certificate of the other end belongs to another clusterset.',
+    means: "The other end's certificate belongs to another clusterset.",
     todo: 'Check the address of the broker, and that the token is of this clusterset.',
     shows: [...BROKER, ...ADMIN],
   },
   CertificateWrongIdentity: {
-    means: 'The certificate of the other end is trusted, but not for this name or use.',
+    means: "The other end's certificate is trusted, but not for this name or use.",
     todo: 'Check the address of the broker: something else answers there.',
     shows: [...BROKER, ...ADMIN],
   },
@@ -274,7 +274,7 @@ export const MEMBER_REASONS = {
   CertificateCopied: {
     status: 'PermissionDenied',
     means: 'A certificate was used after it had been replaced: a copy of the identity exists.',
-    todo: 'Run `sealane cluster rekey` on the broker, and find out who has the copy.',
+    todo: 'Run `sealane cluster rekey` on the broker, and find who has the copy.',
     shows: BROKER,
   },
   IdentityForked: {
@@ -333,8 +333,8 @@ export const MEMBER_REASONS = {
   },
   RestoreSettling: {
     status: 'FailedPrecondition',
-    means: 'The broker was restored, and does not know yet which numbers it gave since the backup.',
-    todo: 'Try again at the named time, or once all members are connected.',
+    means: 'The restored broker does not know yet which numbers it gave since the backup.',
+    todo: 'Try again at the named time, or once all members connect.',
     shows: [...BROKER, ...ADMIN],
   },
   BackupMismatch: {
@@ -357,13 +357,13 @@ export const MEMBER_REASONS = {
   },
   TopologyNotSupported: {
     status: 'FailedPrecondition',
-    means: 'A replica of the broker of an earlier release would send members what the topology forbids.',
+    means: 'A broker replica of an earlier release would send members what the topology forbids.',
     todo: 'Upgrade all replicas, then set it again. An object is applied again by itself.',
     shows: [...ADMIN, 'condition Applied of Topology'],
   },
   TopologyOwned: {
     status: 'FailedPrecondition',
-    means: 'An object in the cluster of the broker sets the topology.',
+    means: "An object in the broker's cluster sets the topology.",
     todo: 'Change the object. Or delete it: the topology stays, and commands set it again.',
     shows: ADMIN,
   },
@@ -394,7 +394,7 @@ export const MEMBER_REASONS = {
     shows: ['condition Applied of Topology'],
   },
   TopologyObjectDeleted: {
-    means: 'The object that set the topology was deleted. The topology stays, and commands set it again.',
+    means: 'The object that set the topology was deleted. The topology stays; commands set it again.',
     todo: 'Nothing, or apply the object again.',
     shows: ['log of the broker'],
   },
@@ -406,7 +406,7 @@ export const MEMBER_REASONS = {
   },
   RelayNotSupported: {
     status: 'FailedPrecondition',
-    means: 'A replica of the broker of an earlier release may not give its members the relay.',
+    means: 'A broker replica of an earlier release may not give members the relay.',
     todo: 'Upgrade all replicas, then add the relay again.',
     shows: ADMIN,
   },
@@ -438,8 +438,8 @@ export const MEMBER_REASONS = {
     shows: AGENT,
   },
   MembershipRestored: {
-    means: 'The Membership or the identity of the cluster was removed, and the agent wrote it again.',
-    todo: 'Find out who removed it: only `sealane leave` ends a membership.',
+    means: 'The Membership or identity of the cluster was removed, and the agent restored it.',
+    todo: 'Find who removed it: only `sealane leave` ends a membership.',
     shows: AGENT,
   },
 } as const satisfies ReasonTable

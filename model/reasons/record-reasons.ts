@@ -14,7 +14,7 @@ export const RECORD_REASONS = {
   InvalidValue: {
     status: 'InvalidArgument',
     means: 'A field has an invalid value.',
-    todo: 'Correct the object with the value. If Sealane made it, compare the releases and report it.',
+    todo: 'Correct the object. If Sealane made it, compare the releases and report it.',
     shows: [...BROKER, ...NODES, 'event on Node', 'output of the command'],
   },
   NotOffered: {
@@ -43,13 +43,13 @@ export const RECORD_REASONS = {
   PublicKeyTaken: {
     status: 'InvalidArgument',
     means: 'A gateway publishes a public key that another cluster published first.',
-    todo: 'Give each gateway its own key: do not copy the state of one machine to another.',
+    todo: 'Give each gateway its own key: do not copy state between machines.',
     shows: [...BROKER, ...NODES],
   },
   AddressNotReachable: {
     status: 'InvalidArgument',
     means: 'A gateway publishes an address that other clusters cannot call, or one inside the clusterset.',
-    todo: 'Correct it in the configuration of the gateway or on its Node.',
+    todo: 'Correct it at the gateway or on its Node.',
     shows: BROKER,
   },
   AddressOutsidePods: {
@@ -72,7 +72,7 @@ export const RECORD_REASONS = {
   },
   RangeReserved: {
     status: 'InvalidArgument',
-    means: 'A range overlaps addresses that are reserved or have a special meaning.',
+    means: 'A range overlaps reserved or special addresses.',
     todo: 'Give the cluster other addresses, or start the broker with other ranges.',
     shows: [...BROKER, ...NODES],
   },
@@ -114,7 +114,7 @@ export const RECORD_REASONS = {
   },
   QuotaChanges: {
     means: 'The cluster changes more records a second than its quota allows: the broker slows it down.',
-    todo: 'Find what changes all the time, or raise the quota: `sealane cluster quota ID --changes N`.',
+    todo: 'Find what changes, or raise the quota: `sealane cluster quota ID --changes N`.',
     shows: ['log of the broker', 'log of the agent'],
   },
   QuotaStreams: {
@@ -126,7 +126,7 @@ export const RECORD_REASONS = {
   RecordChurn: {
     status: 'ResourceExhausted',
     means: 'The cluster exported and withdrew too many services within a day.',
-    todo: 'Find what creates and removes ServiceExports all the time. The limit lifts by itself.',
+    todo: 'Find what creates and removes ServiceExports. The limit lifts by itself.',
     shows: BROKER,
   },
   RecordTooLarge: {
@@ -163,7 +163,7 @@ export const RECORD_REASONS = {
   },
   ClusterUnknown: {
     means: 'A service has endpoints in a cluster whose addresses this cluster does not know.',
-    todo: 'If it lasts, find out why that cluster is not used.',
+    todo: 'If it lasts, find why that cluster is not used.',
     shows: ['log of the agent'],
   },
   NotExported: {
@@ -172,8 +172,8 @@ export const RECORD_REASONS = {
     shows: ['log of the agent'],
   },
   OwnFactsDiffer: {
-    means: 'The broker holds addresses or a number for this cluster that it does not state.',
-    todo: 'If it lasts, someone changed what the broker holds of this cluster.',
+    means: 'The broker has addresses or a number of this cluster that it does not state.',
+    todo: "If it lasts, someone changed the broker's store.",
     shows: ['log of the agent'],
   },
   LaneServedByOther: {
@@ -218,11 +218,11 @@ export const RECORD_REASONS = {
   },
   ServicesOverPods: {
     means: 'Services of one member overlap pods of an earlier member: the two do not reach each other.',
-    todo: 'Let the cluster with the pods leave and join again: then it gets global addresses.',
+    todo: 'Let the cluster with the pods leave and join again, for global addresses.',
     shows: ['log of the broker'],
   },
   AddressesNotAsStated: {
-    means: 'The broker does not use addresses of this cluster as it states them.',
+    means: 'The broker does not use addresses of this cluster as stated.',
     todo: 'Nothing, if the pods have global addresses. Otherwise read the note.',
     shows: ['log of the agent'],
   },

@@ -58,7 +58,7 @@ export const SERVICE_REASONS = {
     shows: DERIVED,
   },
   DerivedServiceNameTaken: {
-    means: "The name belongs to a Service that is not Sealane's, or that an older import asked for.",
+    means: 'The name belongs to a Service of the user, or of an older import.',
     todo: 'Ask for another name, or remove that Service.',
     shows: DERIVED,
   },
@@ -94,7 +94,7 @@ export const SERVICE_REASONS = {
   },
   PolicyVersionNotKept: {
     means:
-      'The CRD is of an earlier release and drops `status.inForce`: parts that start while the policy is invalid do not know what it said last. Access policies then close, traffic policies do not count.',
+      'The CRD of an earlier release drops `status.inForce`: parts that start while the policy is invalid do not know its last version. Access policies then close, traffic policies do not count.',
     todo: 'Apply the CRDs of this release.',
     shows: [
       ...POLICY,

@@ -27,7 +27,7 @@ export const TRAFFIC_REASONS = {
   },
   TrafficPolicyInvalid: {
     means:
-      'A field of the traffic policy is wrong, or of a later release. What it said last stays in force; if that is not known, calls go as without the policy.',
+      'A field of the traffic policy is wrong, or of a later release. Its last version stays in force; if unknown, calls go as without it.',
     todo: 'Correct the field that the message names.',
     shows: POLICY,
   },
@@ -68,7 +68,7 @@ export const TRAFFIC_REASONS = {
   },
   Spilled: {
     means: 'The cluster gets what earlier tiers do not keep, as too few of their endpoints are ready.',
-    todo: 'Look for the endpoints that are not ready in earlier tiers.',
+    todo: 'Check the endpoints that are not ready in earlier tiers.',
     shows: SHARE,
   },
   TierIdle: {
@@ -133,7 +133,7 @@ export const TRAFFIC_REASONS = {
   },
   EndpointRefuses: {
     means: 'An endpoint refuses connections: by `passiveHealth` it gets no new ones for a while.',
-    todo: 'Look at the pod or server at the address that the line names.',
+    todo: 'Look at the pod or server at that address.',
     shows: LEFT_OUT,
   },
   EndpointDoesNotAnswer: {
@@ -143,7 +143,7 @@ export const TRAFFIC_REASONS = {
   },
   CallRefused: {
     means: 'The server refused the call by a reset, or an ICMP error came back.',
-    todo: 'Look whether a program listens at the port, and at network policies that reject.',
+    todo: 'Check whether a program listens there, and network policies that reject.',
     shows: CALLS,
   },
   CallUnanswered: {
@@ -152,8 +152,8 @@ export const TRAFFIC_REASONS = {
     shows: CALLS,
   },
   CallTimedOut: {
-    means: 'Neither end closed or reset the connection: mostly, data of it had no acknowledgement for five minutes.',
-    todo: 'Look whether the node or the link of the server went away. Idle ones count only where `nf_conntrack_tcp_timeout_established` is below six hours.',
+    means: 'Neither end closed or reset the connection: mostly, data was not acknowledged for five minutes.',
+    todo: 'Check the node and the link of the server. Idle ones count only where `nf_conntrack_tcp_timeout_established` is below six hours.',
     shows: CALLS,
   },
   CallWithoutEndpoint: {

@@ -175,9 +175,9 @@ export const PAIR_ALONE_MS = 60_000
 const COOKIE_SECRET_MS = 120_000
 /** Challenges to one address in a minute, so that nobody can use a relay against a third party. */
 export const CHALLENGES_TO_ADDRESS = 10
-const CHALLENGE_WINDOW_MS = 60_000
-/** Addresses with a count. If there are more at one time, there are no challenges to further ones. */
-const MOST_CHALLENGED = 4096
+const ADDRESS_WINDOW_MS = 60_000
+/** Addresses with a count. If there are more at one time, there is nothing for further ones. */
+const MOST_COUNTED = 4096
 /**
  * What one end gets: answers to questions with a cookie, and challenges. Whoever has copied a question of an end can use
  * up its challenges alone; an end that is bound needs none, since each answer has the next cookie.
@@ -195,6 +195,13 @@ const HELD_OF_END: TokenRate = { burst: 40, perSecond: 2 }
  * them. Each is as long as its answers, so one that is sent again by somebody who has copied it gains nothing.
  */
 const ECHOES_OF_END: TokenRate = { burst: 40, perSecond: 2 }
+/**
+ * Of these, answers to another port than the one that asks: three in a measurement. Behind the NAT of a carrier that may be
+ * the port of a stranger, whom nobody has asked.
+ */
+const PLACES_OF_END: TokenRate = { burst: 6, perSecond: 0.02 }
+/** And to other ports of one address in a minute, for all ends together. */
+export const PLACES_AT_ADDRESS = 60
 /** How often one side may move: each time the table changes. A NAT moves an end seldom, and a restart of the end once. */
 const MOVES_OF_SIDE: TokenRate = { burst: 4, perSecond: 0.5 }
 
@@ -206,6 +213,7 @@ interface KnownEnd extends RelayEnd {
   readonly challenges: TokenBucket
   readonly held: TokenBucket
   readonly echoes: TokenBucket
+  readonly places: TokenBucket
   /** The greatest counter of a question with a late answer: one that is sent again gets none. */
   newestHold: number
 }
@@ -271,7 +279,8 @@ export class Bindings {
   readonly #mostPairsOfMember: number
   /** Of members whose ends had a pair. */
   readonly #numbers = new Map<string, number>()
-  readonly #challenged = new Map<string, { count: number; sinceMs: number }>()
+  readonly #challenged = new AddressCounts(CHALLENGES_TO_ADDRESS)
+  readonly #placed = new AddressCounts(PLACES_AT_ADDRESS)
   readonly #held = new HeldAnswers()
   readonly #ownId: string
   #secrets: readonly { readonly secret: Buffer; readonly sinceMs: number }[] = []
@@ -372,8 +381,8 @@ export class Bindings {
   #newEnd(end: RelayEnd, id: string): KnownEnd {
     const { clock } = this.#init
     const [answers, challenges] = [new TokenBucket(clock), new TokenBucket(clock)]
-    const [held, echoes] = [new TokenBucket(clock), new TokenBucket(clock)]
-    return { ...end, id, key: undefined, answers, challenges, held, echoes, newestHold: -1 }
+    const [held, echoes, places] = [new TokenBucket(clock), new TokenBucket(clock), new TokenBucket(clock)]
+    return { ...end, id, key: undefined, answers, challenges, held, echoes, places, newestHold: -1 }
   }
 
   /** Two gateways of one cluster never need a relay. */
@@ -423,7 +432,7 @@ export class Bindings {
     // One for each of its two answers.
     if (!takeOne(end.held, HELD_OF_END)) return silent('tooMany')
     end.newestHold = counter
-    this.#challenged.delete(formatAddress(at.address))
+    this.#challenged.forget(at)
     const { id, member } = end
     const isHeld =
       takeOne(end.held, HELD_OF_END) &&
@@ -436,17 +445,23 @@ export class Bindings {
   #echo(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
     const proven = this.#measuring(bytes, { named, decode: decodeEcho }, arrived)
     if (!('question' in proven)) return proven
-    const { at } = arrived
+    const { at, nowMs } = arrived
     const { end, key, question } = proven
     if (!takeOne(end.echoes, ECHOES_OF_END)) return { isChanged: false, outcome: 'tooMany' }
+    this.#challenged.forget(at)
     const { from, to, counter, way, place } = question
     const answer = (type: EchoAnswer['type']): Buffer => encodeEchoAnswer({ type, from, to, counter, seen: at }, key)
     const target = way === 'none' ? undefined : (place ?? at)
-    if (target?.address.value !== at.address.value)
+    if (target?.address.value !== at.address.value || !this.#mayPlace(end, target, at, nowMs))
       return { answer: answer('single'), isChanged: false, outcome: 'single' }
     const leaves = way === 'port' ? 'other port' : 'control port'
     const second: SecondAnswer = { leaves, to: target, answer: answer('second') }
     return { answer: answer('echo'), second, isChanged: false, outcome: 'echo' }
+  }
+
+  /** The port that asks is proven. Any other one may belong to somebody else. */
+  #mayPlace(end: KnownEnd, target: AddressPort, at: AddressPort, nowMs: number): boolean {
+    return target.port === at.port || this.#placed.take(target, nowMs, () => takeOne(end.places, PLACES_OF_END))
   }
 
   #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
@@ -470,7 +485,7 @@ export class Bindings {
       return answered({ ...echo(question), type: 'challenge', cookie }, key)
     }
     if (!takeOne(end.answers, this.#rateOf(end, ANSWERS_OF_END, ANSWERS_OF_PAIR))) return silent('tooMany')
-    this.#challenged.delete(formatAddress(at.address))
+    this.#challenged.forget(at)
     return this.#proven(question, { end, key, at, port, pair, cookie: cookies[0] ?? NO_COOKIE }, nowMs)
   }
 
@@ -587,25 +602,11 @@ export class Bindings {
     return end.key
   }
 
-  #mayChallenge(end: KnownEnd, { address }: AddressPort, nowMs: number): boolean {
-    const mayTake = (): boolean => takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR))
-    const text = formatAddress(address)
-    const known = this.#challenged.get(text)
-    if (known !== undefined && nowMs - known.sinceMs < CHALLENGE_WINDOW_MS) {
-      // What the address does not get costs the end nothing: it asks for many pairs at once after a restart of the relay.
-      if (known.count >= CHALLENGES_TO_ADDRESS || !mayTake()) return false
-      known.count += 1
-      return true
-    }
-    if (known === undefined && this.#challenged.size >= MOST_CHALLENGED) {
-      for (const [key, { sinceMs }] of this.#challenged) {
-        if (nowMs - sinceMs >= CHALLENGE_WINDOW_MS) this.#challenged.delete(key)
-      }
-      if (this.#challenged.size >= MOST_CHALLENGED) return false
-    }
-    if (!mayTake()) return false
-    this.#challenged.set(text, { count: 1, sinceMs: nowMs })
-    return true
+  #mayChallenge(end: KnownEnd, at: AddressPort, nowMs: number): boolean {
+    // What the address does not get costs the end nothing: it asks for many pairs at once after a restart of the relay.
+    return this.#challenged.take(at, nowMs, () =>
+      takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR)),
+    )
   }
 
   /** The valid cookies for a sender at an address, newest first. */
@@ -779,6 +780,38 @@ function unusedLifeMs({ sides }: Pair): number {
 
 function membersOf(a: RelayEnd, b: RelayEnd): string {
   return [a.member, b.member].sort().join(' ')
+}
+
+/** Counts what goes to each address in ADDRESS_WINDOW_MS, `most` at most. */
+class AddressCounts {
+  readonly #most: number
+  readonly #counts = new Map<string, { count: number; readonly sinceMs: number }>()
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  /** Counts one more if there is room for it and, asked last, `mayTake` says so. Returns whether it did. */
+  take({ address }: Pick<AddressPort, 'address'>, nowMs: number, mayTake: () => boolean): boolean {
+    const text = formatAddress(address)
+    const known = this.#counts.get(text)
+    if (known !== undefined && nowMs - known.sinceMs < ADDRESS_WINDOW_MS) {
+      if (known.count >= this.#most || !mayTake()) return false
+      known.count += 1
+      return true
+    }
+    if (known === undefined && this.#counts.size >= MOST_COUNTED) {
+      for (const [key, { sinceMs }] of this.#counts) if (nowMs - sinceMs >= ADDRESS_WINDOW_MS) this.#counts.delete(key)
+      if (this.#counts.size >= MOST_COUNTED) return false
+    }
+    if (!mayTake()) return false
+    this.#counts.set(text, { count: 1, sinceMs: nowMs })
+    return true
+  }
+
+  forget({ address }: Pick<AddressPort, 'address'>): void {
+    this.#counts.delete(formatAddress(address))
+  }
 }
 
 interface ProvenQuestion {

@@ -218,8 +218,7 @@ export class NatLife implements NatMeasure {
 
   /** Longer by a share that this node draws for each measurement. */
   #stretched(ms: number): number {
-    const name = `${this.#facts?.own?.identity ?? ''} ${this.#count}`
-    return ms * (1 + LIFE_JITTER * (createHash('sha256').update(name).digest().readUInt32BE(0) / 2 ** 32))
+    return stretched(ms, `${this.#facts?.own?.identity ?? ''} ${this.#count}`)
   }
 
   #stop(): void {
@@ -240,6 +239,11 @@ export class NatLife implements NatMeasure {
     this.#seconds = seconds
     this.#deps.onChange()
   }
+}
+
+/** Longer by up to the share `most`, by the name. */
+export function stretched(ms: number, name: string, most = LIFE_JITTER): number {
+  return ms * (1 + most * (createHash('sha256').update(name).digest().readUInt32BE(0) / 2 ** 32))
 }
 
 /**

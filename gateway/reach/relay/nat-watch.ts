@@ -11,7 +11,7 @@ import { WakeTimer } from '../../../reconcile/reconcile.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import { bindKey, endId } from './bind-frame.ts'
 import type { MeasureDeps, MeasureFacts, MeasureRelay, NatMeasure } from './measure-facts.ts'
-import { LIFE_APART_MS, LIFE_COUNTS_MS, LIFE_EVERY_MS, NatLife, lifeOrder } from './nat-life.ts'
+import { LIFE_APART_MS, LIFE_COUNTS_MS, LIFE_EVERY_MS, NatLife, lifeOrder, stretched } from './nat-life.ts'
 import {
   type NatSights,
   PORTS,
@@ -27,11 +27,16 @@ const NONCE_BYTES = 32
 
 /** Measurements do not begin together with those of NatLife: packets of one must not fill the bursts of another. */
 export const SIGHTS_AFTER_MS = 20_000
+/**
+ * Waits are longer by up to this share, which differs for each node: a relay, and its kernel, count what all nodes behind
+ * one address send together, so bursts of many nodes that begin at one time would look as if the NAT dropped them.
+ */
+const SIGHTS_SPREAD = 3
 
 export interface NatWatchInit extends MeasureDeps {
   /** Whether this node may send packets to a place at which a relay says that it is seen. */
   readonly mayProbe: (at: AddressPort) => boolean
-  /** How long the first measurement waits. Default: SIGHTS_AFTER_MS. */
+  /** How long the first measurement waits, without its spread. Default: SIGHTS_AFTER_MS. */
   readonly afterMs?: number
 }
 
@@ -69,10 +74,9 @@ export class NatWatch implements NatMeasure {
 
   look(facts: MeasureFacts | undefined): void {
     const nowMs = this.#init.clock.monotonic()
-    if (this.#facts === undefined && facts !== undefined) {
-      this.#nextMs = Math.max(this.#nextMs, nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS))
-    }
+    const isFirst = this.#facts?.own === undefined && facts?.own !== undefined
     this.#facts = facts
+    if (isFirst) this.#nextMs = Math.max(this.#nextMs, nowMs + this.#afterMs())
     const isElsewhere = facts?.seen.some((address) => this.#outside.has(address)) === false && facts.seen.length > 0
     if (facts === undefined || (isElsewhere && this.#outside.size > 0)) {
       // What is known holds for another NAT.
@@ -80,7 +84,7 @@ export class NatWatch implements NatMeasure {
       this.#outside = new Set()
       this.#nextMs = Math.min(
         this.#nextMs,
-        Math.max(nowMs + (this.#init.afterMs ?? SIGHTS_AFTER_MS), this.#begunMs + LIFE_APART_MS),
+        Math.max(nowMs + this.#afterMs(), this.#begunMs + this.#stretched(LIFE_APART_MS)),
       )
       this.#set({})
     }
@@ -105,7 +109,9 @@ export class NatWatch implements NatMeasure {
       this.#now = this.#begin()
       if (this.#now === undefined) return
       this.#begunMs = nowMs
-      this.#nextMs = nowMs + LIFE_APART_MS
+      this.#nextMs = nowMs + this.#stretched(LIFE_APART_MS)
+      // What is shown from now on is of the NAT that is there now.
+      this.#outside = new Set(this.#facts.seen)
     }
     const { caller, ready } = this.#now
     if (ready.size < PORTS.length) return
@@ -131,7 +137,7 @@ export class NatWatch implements NatMeasure {
     this.#tried = 0
     if (!caller.isServed) return
     this.#knownMs = nowMs
-    this.#nextMs = nowMs + LIFE_EVERY_MS
+    this.#nextMs = nowMs + this.#stretched(LIFE_EVERY_MS)
     const { ownAddresses = new Set<string>(), seen = [] } = this.#facts ?? {}
     this.#outside = new Set([...seen, ...caller.seen])
     const isNat = caller.seen.some((address) => !ownAddresses.has(address))
@@ -187,6 +193,14 @@ export class NatWatch implements NatMeasure {
       },
       onError: opened,
     })
+  }
+
+  #afterMs(): number {
+    return this.#stretched(this.#init.afterMs ?? SIGHTS_AFTER_MS, SIGHTS_SPREAD)
+  }
+
+  #stretched(ms: number, most?: number): number {
+    return stretched(ms, `sights ${this.#facts?.own?.identity ?? ''} ${this.#count}`, most)
   }
 
   #stop(): void {

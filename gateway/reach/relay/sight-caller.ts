@@ -14,7 +14,8 @@
  *   burst    far    second relay   the same as at the first relay, so that it is not the relay that drops them
  *
  * A step ends when it has its answer or its time is over; without the relay's word that it has sent the answer in question
- * nothing follows from its absence. A relay that lies can change what is shown, and nothing else: nothing depends on it.
+ * nothing follows from its absence, nor from that of a packet back inside unless answers come after it. A relay that lies
+ * can change what is shown, and nothing else: nothing depends on it.
  *
  * Both ports are of this node, so a NAT that lets in at all ports of a node whomever one of them has sent to counts as one
  * that lets in anyone. Firewalls of this node itself are measured along with the NAT.
@@ -103,6 +104,7 @@ interface Progress {
   /** Counters of questions that are not answered yet. */
   readonly asked: Set<number>
   answered: number
+  challenged: number
   isDone: boolean
 }
 
@@ -120,6 +122,8 @@ export class SightCaller {
   #sights: NatSights = {}
   /** Whether answers of these kinds get in. Undefined: not known. */
   readonly #getsIn = new Map<'port' | 'place', boolean>()
+  /** No packet came back inside. */
+  #isHairpinMissed = false
   #lostAtFirst = 0
   #isOver = false
   #isServed = false
@@ -210,8 +214,14 @@ export class SightCaller {
   ): readonly SightPacket[] {
     if (!now.asked.delete(counter)) return []
     this.#cookies.set(now.step.port, cookie)
-    // In a burst the cookie is known, unless the relay has just begun again.
-    return now.step.name === 'meet' ? this.#packetsOf(now) : []
+    now.challenged += 1
+    if (now.step.name === 'burst' || now.step.name === 'spaced') {
+      // The relay has just begun again. The packet has passed all the same.
+      this.#passed(now)
+      return []
+    }
+    // A relay that sends nothing but challenges gets no more than it would get if it sent none.
+    return now.step.name === 'meet' && now.challenged <= TRIES ? this.#packetsOf(now) : []
   }
 
   #answered(now: Progress, type: 'echo' | 'single', counter: number): void {
@@ -227,19 +237,23 @@ export class SightCaller {
       case 'burst':
       case 'spaced':
         now.asked.delete(counter)
-        now.answered += 1
-        now.isDone = now.answered === BURST
+        this.#passed(now)
         return
       case 'hairpin':
     }
+  }
+
+  #passed(now: Progress): void {
+    now.answered += 1
+    now.isDone = now.answered === BURST
   }
 
   #begin(nowMs: number): void {
     const [step, ...left] = this.#left
     this.#left = left
     this.#isOver = step === undefined
-    this.#now =
-      step === undefined ? undefined : { step, sinceMs: nowMs, sent: 0, asked: new Set(), answered: 0, isDone: false }
+    const none = { sent: 0, answered: 0, challenged: 0, isDone: false }
+    this.#now = step === undefined ? undefined : { step, sinceMs: nowMs, asked: new Set(), ...none }
   }
 
   #end({ step: { name, port }, isDone, answered }: Progress): void {
@@ -255,7 +269,8 @@ export class SightCaller {
         this.#knowFilter()
         return
       case 'hairpin':
-        if (this.#hairpinPlaces() !== undefined) this.#sights = { ...this.#sights, hairpins: isDone }
+        if (isDone) this.#sights = { ...this.#sights, hairpins: true }
+        else this.#isHairpinMissed = this.#hairpinPlaces() !== undefined
         return
       case 'burst':
       case 'spaced':
@@ -279,6 +294,8 @@ export class SightCaller {
     }
     if (port === 'near') {
       this.#lostAtFirst = lost
+      // Otherwise the network itself may have been away.
+      if (this.#isHairpinMissed && lost < BURST) this.#sights = { ...this.#sights, hairpins: false }
       if (lost <= FEW_LOST) this.#sights = { ...this.#sights, bursts: 'pass' }
       if (lost >= MANY_LOST && isMet) this.#left = [{ name: 'spaced', port: 'near', dues: ONE_BY_ONE }]
       return

@@ -70,7 +70,7 @@ t.test('the kind, its words and its labels', async (t) => {
       },
       'symmetric cgnat same-nat',
       'True BehindSymmetricNat: symmetric NAT: another port for each destination; seen at 198.51.100.1; ' +
-        'a NAT of a carrier is on the way (CGNAT); behind the same NAT as oslo, roma; ' +
+        'a NAT of a carrier, or a second one, is on the way (CGNAT); behind the same NAT as oslo, roma; ' +
         'a mapping without packets lives for 120 s or more: keepalives every 20 s, or 10 s to ends that may be behind NAT',
     ],
     [
@@ -78,7 +78,7 @@ t.test('the kind, its words and its labels', async (t) => {
       { ...behind, inside: '100.127.255.255' },
       'behind cgnat',
       'True BehindCarrierNat: NAT; fewer than two relays show how it maps ports; seen at 198.51.100.1; ' +
-        'a NAT of a carrier is on the way (CGNAT)',
+        'a NAT of a carrier, or a second one, is on the way (CGNAT)',
     ],
     ['an address next to those of carriers', { ...behind, inside: '100.128.0.1' }, 'behind', said(planNat(behind))],
     [
@@ -88,15 +88,21 @@ t.test('the kind, its words and its labels', async (t) => {
       said(planNat({ ...behind, inside: '100.127.255.255' })),
     ],
     [
-      'broker and relay see another address than the router has',
-      { ...behind, seen: [OUTSIDE], routerOutside: '203.0.113.77' },
+      'broker and relay see another address than the private one that the router has',
+      { ...behind, seen: [OUTSIDE], routerOutside: '192.168.9.77' },
       'behind cgnat',
       said(planNat({ ...behind, inside: '100.127.255.255' })),
     ],
-    ['only the broker does, long ago', { ...behind, routerOutside: '203.0.113.77' }, 'behind', said(planNat(behind))],
+    [
+      'the router has two lines, and its word is about the other one',
+      { ...behind, seen: [OUTSIDE], routerOutside: '203.0.113.77' },
+      'behind',
+      said(planNat(behind)),
+    ],
+    ['only the broker does, long ago', { ...behind, routerOutside: '192.168.9.77' }, 'behind', said(planNat(behind))],
     [
       'the broker and a relay disagree',
-      { ...behind, seen: ['198.51.100.9'], routerOutside: '198.51.100.9' },
+      { ...behind, seen: ['198.51.100.9'], routerOutside: '192.168.9.77' },
       'behind',
       said(planNat({ ...behind, seen: ['198.51.100.9'] })),
     ],

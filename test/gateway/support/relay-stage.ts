@@ -8,6 +8,7 @@ import {
   type NatMapping,
   bindKey,
   decodeAnswer,
+  encodeAnswer,
   encodeQuestion,
   endId,
 } from '../../../gateway/reach/relay/bind-frame.ts'
@@ -77,6 +78,15 @@ export class RelayStage {
       agree: agreementOf(keys.privateKey),
       randomBytes,
     })
+  }
+
+  /** A challenge that answers the question of the end with this identity, whatever else a relay would answer. */
+  challengeTo(question: Buffer, end: string): Buffer {
+    const secret = agreementOf(this.keys.privateKey)(end) ?? Buffer.alloc(0)
+    const key = bindKey({ secret, clusterset: CLUSTERSET, relay: this.keys.publicKey, end })
+    const [from, to] = [question.toString('hex', 8, 16), question.toString('hex', 16, 24)]
+    const counter = Number(question.readBigUInt64BE(24))
+    return encodeAnswer({ from, to, counter, type: 'challenge', cookie: randomBytes(16) }, key)
   }
 
   /** Adds an end that may use the relay. */

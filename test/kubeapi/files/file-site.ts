@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
-import { FileApi, type FileApiInit } from '../../../kubeapi/files/file-api.ts'
+import { FileApi, type FileApiDeps, type FileApiInit } from '../../../kubeapi/files/file-api.ts'
 import type { Kind, ObjectKinds } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -24,9 +24,14 @@ export class FileSite {
     mkdirSync(this.objects)
   }
 
-  open(init: Pick<FileApiInit, 'rescanMs' | 'once' | 'notesAfterMs'> = {}): FileApi {
-    const deps = { clock: new SystemClock(), logger: this.logger }
-    const api = new FileApi(deps, { objects: this.objects, state: this.state, ...init })
+  open(
+    init: Pick<FileApiInit, 'rescanMs' | 'once' | 'notesAfterMs'> = {},
+    deps: Partial<Pick<FileApiDeps, 'clock' | 'syncs'>> = {},
+  ): FileApi {
+    const api = new FileApi(
+      { clock: new SystemClock(), logger: this.logger, ...deps },
+      { objects: this.objects, state: this.state, ...init },
+    )
     this.#t.teardown(() => api.close())
     return api
   }

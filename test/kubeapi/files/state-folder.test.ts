@@ -8,14 +8,18 @@ import {
   readFileSync,
   readdirSync,
   renameSync,
+  statSync,
   symlinkSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, relative } from 'node:path'
 import t from 'tap'
-import type { Kind } from '../../../model/objects.ts'
+import type { EndpointSlice, Kind } from '../../../model/objects.ts'
 import { LaterSyncs, errorCode, writeFileUnsynced } from '../../../kubeapi/files/atomic-write.ts'
+import { CLOSE_SYNC_MS } from '../../../kubeapi/files/file-api.ts'
+import { REWRITE_MS } from '../../../kubeapi/files/kind-files.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { processorMs } from '../../support/growth.ts'
@@ -103,17 +107,74 @@ t.test('one process stores good versions of files, and the others soon after if 
 
 t.test('files reach the disk after they are shown, and a process that ends waits for it', async (t) => {
   const errors: string[] = []
-  const syncs = new LaterSyncs((path, error) => errors.push(`${path}: ${errorCode(error) ?? ''}`))
+  const syncs = new LaterSyncs()
   const folder = t.testdir({})
   await writeFileUnsynced(join(folder, 'new/one.json'), '1')
   await writeFileUnsynced(join(folder, 'new/one.json'), '2')
   for (const name of ['new/one.json', 'new/one.json', 'removed.json', `${'x'.repeat(300)}.json`]) {
-    syncs.add(join(folder, name))
+    const path = join(folder, name)
+    syncs.add(path, (error) => errors.push(`${path}: ${errorCode(error) ?? ''}`))
   }
   await syncs.settled()
   t.same(errors, [`${join(folder, `${'x'.repeat(300)}.json`)}: ENAMETOOLONG`], 'a removed file is no error')
   t.same(readdirSync(join(folder, 'new')), ['one.json'], 'no temporary file is left')
   t.equal(readFileSync(join(folder, 'new/one.json'), 'utf8'), '2')
+})
+
+t.test('a file that the disk did not take is reported, and written again until it does', async (t) => {
+  const site = new FileSite(t)
+  const clock = new FakeClock()
+  let left = 2
+  const synced: string[] = []
+  const syncs = new LaterSyncs((path) => {
+    synced.push(relative(site.state, path))
+    return left-- > 0 ? Promise.reject(Object.assign(new Error('i/o error'), { code: 'EIO' })) : Promise.resolve()
+  })
+  const api = site.open({}, { clock, syncs })
+  await api.apply(serviceImport('web'))
+  await syncs.settled()
+  const inode = (): number => statSync(join(site.state, IMPORT)).ino
+  for (const count of [2, 3]) {
+    const before = inode()
+    await clock.advance(REWRITE_MS - 1)
+    t.equal(synced.length, count - 1, 'not at once')
+    await clock.advance(1)
+    await eventually(() => synced.length === count, { say: `sync ${count}` })
+    t.not(inode(), before, 'what the kernel no longer tries to write is written again')
+  }
+  await clock.advance(10 * REWRITE_MS)
+  t.strictSame(synced, [IMPORT, IMPORT, IMPORT], 'and no more once the disk has it')
+  t.match(JSON.parse(site.readState(IMPORT)), serviceImport('web'))
+  t.strictSame(site.warnings(), [`cannot use the state folder: state/${IMPORT}: i/o error`])
+})
+
+t.test('a disk that hangs takes one thread, and does not keep a process from closing', async (t) => {
+  const site = new FileSite(t)
+  const clock = new FakeClock()
+  const asked: string[] = []
+  const syncs = new LaterSyncs((path) => {
+    asked.push(path)
+    return new Promise(() => undefined)
+  })
+  const api = site.open({}, { clock, syncs })
+  const slice = {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: 'web', namespace: 'shop' },
+  }
+  await api.apply(serviceImport('web'))
+  await api.apply({ ...slice, addressType: 'IPv4', endpoints: [], ports: [] } as EndpointSlice)
+  await api.apply(serviceImport('api'))
+  t.equal(names(await synced(api, 'ServiceImport')), 'api web', 'no caller waits')
+  t.equal(asked.length, 1, 'one for all kinds')
+  let isClosed = false
+  void api.close().then(() => (isClosed = true))
+  await wait(50)
+  t.notOk(isClosed, 'it waits for the disk')
+  await eventually(async () => {
+    await clock.advance(CLOSE_SYNC_MS / 2)
+    return isClosed
+  })
 })
 
 t.test('a process shows objects that no other one notes', async (t) => {

@@ -13,6 +13,7 @@ import {
   encodeEchoAnswer,
   namedEcho,
 } from '../../../../gateway/reach/relay/echo-frame.ts'
+import { PLACES_AT_ADDRESS } from '../../../../gateway/reach/relay/bindings.ts'
 import { namedHold } from '../../../../gateway/reach/relay/hold-frame.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { CLUSTERSET, CONTROL, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
@@ -99,6 +100,34 @@ t.test('an end gets a bounded number of answers, and others are not affected', a
   t.equal(stage.send(bytesOf(stage, other, { cookie: others }), A).outcome, 'single')
   await stage.clock.advance(5000)
   t.equal(stage.send(bytesOf(stage, end, { cookie }), A).outcome, 'single', 'later again')
+})
+
+t.test('behind a carrier, few packets go to ports that may be those of others', async (t) => {
+  const stage = new RelayStage()
+  const ends = Array.from({ length: 40 }, (_, i) => stage.end(`m${i}`))
+  const scan = (end: TestEnd, at: string, cookie: Buffer, count: number): number =>
+    Array.from({ length: count }, (_, i) => {
+      const place = parseAddressPort(`${at.split(':')[0] ?? ''}:${10_000 + i}`)
+      return stage.send(bytesOf(stage, end, { cookie, way: 'place', place }), at).outcome
+    }).filter((outcome) => outcome === 'echo').length
+  let all = 0
+  for (const [i, end] of ends.entries()) {
+    // Each has a port of its own, and the tenth of them another address.
+    const at = i === 10 ? '198.51.100.9:40001' : `198.51.100.1:${41_000 + i}`
+    const found = scan(end, at, cookieFor(stage, end, at), 30)
+    t.ok(found <= 6, `${found} for one end`)
+    if (i === 10) t.equal(found, 6, 'another address has its own count')
+    else all += found
+  }
+  t.equal(all, PLACES_AT_ADDRESS)
+  const [first] = ends
+  if (first === undefined) throw new Error('no end')
+  await stage.clock.advance(110_000)
+  const at = '198.51.100.1:41000'
+  const again = scan(first, at, cookieFor(stage, first, at), 3)
+  t.ok(again >= 2, `${again}: a measurement later finds room`)
+  const own = stage.send(bytesOf(stage, first, { cookie: cookieFor(stage, first, at), way: 'port' }), at)
+  t.equal(own.outcome, 'echo', 'the port that asks is proven')
 })
 
 t.test('the form of the messages', async (t) => {

@@ -191,7 +191,8 @@ t.test('a relay answers "bound" when the kernel has the path', async (t) => {
   await bind(b, a, '192.0.2.1', 50_001)
   t.same((await elements('addresses')).length, 2)
   t.same((await elements('leaves')).length, 2)
-  t.same([...sockets.open.keys()].sort(), [0, 4600, 4601, 4602], 'one for further answers, of any port')
+  // Port 0: any port, from which it answers ends that measure whom their NAT lets in.
+  t.same([...sockets.open.keys()].sort(), [0, 4600, 4601, 4602])
   t.same((await nft.elements('sealane_relay', 'open')).map(({ key }) => key).sort(), ['4600', '4601', '4602'])
   const full = nft.accepted.filter((one) => one.some(({ verb }) => verb === 'delete-table'))
   t.equal(full.length, 1, 'a new path changes elements alone')
@@ -202,5 +203,6 @@ t.test('a relay answers "bound" when the kernel has the path', async (t) => {
   t.same(errors, [])
   stop.abort()
   await running
+  t.equal(sockets.open.size, 0, 'no port stays open')
   t.same(await nft.tables('sealane'), ['sealane_relay'], 'packets go on while the process is started again')
 })
