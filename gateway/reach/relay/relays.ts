@@ -316,6 +316,7 @@ export class Relays {
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
+      this.#flaps.look([], world.monotonicMs)
       // A move that is due would otherwise ask for one plan after the other.
       this.#moving = this.#moves.look([], world.monotonicMs)
     }
@@ -390,7 +391,9 @@ export class Relays {
     const ownEndpoint = endpointName(world.own.spec.id, world.node, own.lane)
     const transit = transitOf(world)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
-    this.#flaps.look(links, world.monotonicMs)
+    const punched = this.#calls.punched()
+    const sentElsewhere = new Set([...this.#triesDirect, ...this.#moving.keys(), ...punched.keys()])
+    this.#flaps.look(links, world.monotonicMs, sentElsewhere)
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
       lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
@@ -406,7 +409,6 @@ export class Relays {
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
-    const punched = this.#calls.punched()
     for (const key of this.#punched.look(links, punched, world.monotonicMs)) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
@@ -455,7 +457,10 @@ export class Relays {
   #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
     // A relay on port 443 belongs to no member, so the topology cannot name it.
     const served = lanes.flatMap((lane) => linksOf(world, { ...lane, successors: [] }))
-    const links = served.filter(({ via }) => via === undefined)
+    const isHidden = world.lanes[0] !== undefined && isSeeking(world, world.lanes[0])
+    const links = served.flatMap(({ via, ...link }) => {
+      return via === undefined ? [{ ...link, isCallable: !(isHidden && link.hidden) }] : []
+    })
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webDueMs = webDueMs(this.#webUses, nowMs)
