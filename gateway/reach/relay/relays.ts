@@ -143,8 +143,8 @@ interface Planned {
   readonly webLinks: readonly WebLink[]
   /** Relays that may measure the NAT in front of this node now. Undefined: there is no NAT, as far as is known. */
   readonly measuring: readonly UsableRelay[] | undefined
-  /** Where packets of links go, if that matters. */
-  readonly used: readonly UsedPlace[]
+  /** Where packets of links go: that costs a look at each, and seldom matters. */
+  readonly used: () => readonly UsedPlace[]
   /** Ids of the clusters with which this one may have links. */
   readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
@@ -311,7 +311,7 @@ export class Relays {
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
     this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
-    const used = this.#calls.hasOtherPorts ? lanes.flatMap((lane) => usedPlaces(world, lane)) : []
+    const used = (): readonly UsedPlace[] => lanes.flatMap((lane) => usedPlaces(world, lane))
     this.#planned = { world, accepted, ports, wants, webLinks, measuring, used }
     if (!hasRelay) {
       this.#triesDirect = new Set()
@@ -498,7 +498,7 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, webLinks, ports, accepted, measuring, used } = this.#planned
+    const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -507,6 +507,7 @@ export class Relays {
     this.#web.apply({ links: webLinks, own: asks ? own : undefined, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
     const probed = this.#probedWebLinks(this.#planned)
+    const used = this.#calls.hasOtherPorts ? usedOf() : []
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
     const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed, used }
     await this.#calls.apply(wants, wanted, signal)
