@@ -49,6 +49,11 @@ export interface RemoteLink extends FarEnd {
   readonly candidates: readonly EndpointCandidate[]
   /** It cannot be called from outside, as far as is known. Only candidates that nothing contradicts count. */
   readonly hidden: boolean
+  /**
+   * It counts itself as one that cannot be called, as far as its Endpoint shows: whatever it states counts, also what
+   * cannot be called from here.
+   */
+  readonly countsItselfHidden: boolean
   /** It announces addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
   /** The identity that it has announced, even after it has taken it. Absent: none, or one that another far end has. */
@@ -139,7 +144,7 @@ export function checkEndpoints(
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
     const via = endpointVia(endpoint)
     if (via === 'unreadable') continue
-    const link = toLink(endpoint, { cluster, rules, own, via }, (candidate) => {
+    const link = toLink(endpoint, { cluster, rules, own, via, counts }, (candidate) => {
       // Networks behind different NATs may use the same addresses. A call to an address of this node would reach no
       // peer.
       if (via !== undefined) return 'no'
@@ -281,11 +286,13 @@ interface LinkParts {
   readonly rules: CableRules
   readonly own: GatewayLaneConfig
   readonly via: readonly string[] | undefined
+  /** observedValidator(). */
+  readonly counts: (address: string, cluster: string) => boolean
 }
 
 function toLink(
   endpoint: Endpoint,
-  { cluster, rules, own, via }: LinkParts,
+  { cluster, rules, own, via, counts }: LinkParts,
   mayCall: (candidate: EndpointCandidate) => 'yes' | 'last' | 'no',
 ): RemoteLink {
   const { spec } = endpoint
@@ -294,6 +301,7 @@ function toLink(
   const sorted = (which: 'yes' | 'last'): EndpointCandidate[] => all.filter((one) => mayCall(one) === which)
   const counting = sorted('yes').slice(0, MAX_CANDIDATES)
   const candidates = [...counting, ...sorted('last')].slice(0, MAX_CANDIDATES)
+  const known = all.filter(({ kind, address }) => kind !== 'observed' || counts(address, cluster.id))
   return {
     ...farEnd(endpoint, rules),
     cluster: spec.cluster,
@@ -303,6 +311,7 @@ function toLink(
     prefixes: cluster.prefixes.map(formatPrefix),
     candidates,
     hidden: isHidden(counting),
+    countsItselfHidden: all.length === 0 || (known.length > 0 && isHidden(known)),
     noneCallable: via === undefined && candidates.length === 0 && spec.candidates.length > 0,
     answersSizes: spec.capabilities.includes(CAPABILITY_SIZED_PROBES),
     // A gateway that is reached through a relay is none itself: no packet passes two.

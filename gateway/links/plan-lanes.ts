@@ -188,10 +188,10 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
   const planned = (remote: RemoteLink, health: PeerHealthView | undefined): PlannedLink => {
     const { monotonicMs, rotateMs, callJitter: jitter } = world
     const link = states?.get(linkKey(remote))
-    const { candidates, noneCallable, hidden: isRemoteHidden } = remote
+    const { candidates, noneCallable, hidden: isRemoteHidden, countsItselfHidden } = remote
     const isTransit = remote.via !== undefined
     // An end that cannot be called must call. Otherwise the order of the ids decides, so that both ends agree.
-    const callsFirst = isTransit || hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const callsFirst = isTransit || hidden === countsItselfHidden ? world.own.spec.id < remote.cluster : hidden
     const callable = !hidden && !isTransit
     const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable }
     const called = world.roamed?.get(linkKey(remote))

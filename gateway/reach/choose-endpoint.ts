@@ -273,8 +273,7 @@ function relayTurns(init: EndpointChoiceInit): RelayTurn | undefined {
   const { relays = [], health, monotonicMs } = init
   if (relays.length === 0 || health === undefined || health.state === 'up') return undefined
   const elapsedMs = Math.max(0, monotonicMs - health.sinceMs)
-  const isAtOnce = init.isTransit === true || (health.state === 'down' && !wasDirect(init))
-  const afterMs = isAtOnce ? 0 : health.state === 'down' ? DIRECT_STAYS_MS : relayAfterMs(init)
+  const afterMs = relayAfterMs(init)
   if (elapsedMs < afterMs) return undefined
   const knownMs = Math.min(...relays.map(({ sinceMs = -Infinity }) => sinceMs)) - health.sinceMs
   const firstMs = Math.max(afterMs, Math.min(knownMs, elapsedMs))
@@ -306,18 +305,28 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   // Where a link that is new is called says nothing against that relay.
   const lost = health.state === 'down' ? (init.upAt ?? link?.at) : undefined
   const other = usable.find(({ at }) => !sameAddressPort(at, lost)) ?? usable[0]
-  const place = other ?? relays[turn % relays.length]
+  // Turns of direct candidates do not count, or the last of RELAY_TURNS relays would never have one.
+  const directTurns = init.candidates.length > 0 ? Math.floor(turn / RELAY_TURNS) : 0
+  const place = other ?? relays[(turn - directTurns) % relays.length]
   if (place === undefined) return undefined
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
   const { attempt, endsMs } = sharedCall(init, elapsedMs, [firstMs, beginsTogetherMs(turns)], RELAYED_CALLS)
-  const nextAtMs = health.sinceMs + Math.min(endsMs, firstMs + (turn + 1) * RELAY_TURN_MS)
+  const nextAtMs = health.sinceMs + Math.min(endsMs, turnEndsMs(turns))
   if (attempt === undefined && !keepsSession && link?.at === undefined) return { ...OTHER_FIRST, nextAtMs }
   return { ...throughRelay(place), ...(keepsSession || attempt === undefined ? {} : { attempt }), nextAtMs }
 }
 
-/** When a relay may carry a link that has never been up, or is new. */
-function relayAfterMs({ neitherCallable }: EndpointChoiceInit): number {
-  return neitherCallable === true ? HIDDEN_RELAY_AFTER_MS : RELAY_AFTER_MS
+/** When a relay may carry a link, since it is not up. */
+function relayAfterMs(init: EndpointChoiceInit): number {
+  const isDown = init.health?.state === 'down'
+  if (init.isTransit === true || (isDown && !wasDirect(init))) return 0
+  if (isDown) return DIRECT_STAYS_MS
+  return init.neitherCallable === true ? HIDDEN_RELAY_AFTER_MS : RELAY_AFTER_MS
+}
+
+/** When the turn ends. */
+function turnEndsMs({ turn, firstMs }: RelayTurn): number {
+  return firstMs + (turn + 1) * RELAY_TURN_MS
 }
 
 /**
@@ -394,10 +403,16 @@ function keepSession(
   return { ...choice, nextAtMs: sinceMs + Math.min((turn + 1) * rotateMs, relaysAtMs(init, elapsedMs)) }
 }
 
-/** When a relay may be called for the first time, counted as `elapsedMs`. Infinity: there is none, or it may be now. */
+/**
+ * When a relay may be called while a direct candidate is, counted as `elapsedMs`: for the first time, or again after the
+ * turn of direct candidates, however long their call lasts. Infinity: there is no relay.
+ */
 function relaysAtMs(init: EndpointChoiceInit, elapsedMs: number): number {
+  if ((init.relays ?? []).length === 0) return Infinity
+  const turns = relayTurns(init)
+  if (turns !== undefined) return turnEndsMs(turns)
   const afterMs = relayAfterMs(init)
-  return (init.relays ?? []).length > 0 && elapsedMs < afterMs ? afterMs : Infinity
+  return elapsedMs < afterMs ? afterMs : Infinity
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {

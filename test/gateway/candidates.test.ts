@@ -429,6 +429,28 @@ t.test('who calls first: who cannot be called; else the order of ids, alike at b
   t.equal(first('observed 203.0.113.9', { ...later, ...hidden }), false, 'both are')
 })
 
+t.test('the order at a relay is alike at both ends if one of them can call no address of the other one', async (t) => {
+  const later = { own: { ...MILANO, metadata: { name: 'zagreb' }, spec: { ...MILANO.spec, id: 'zagreb' } } }
+  const place = { cluster: 'oslo', at: parseAddressPort('203.0.113.1:4601'), sinceMs: UPTIME - 50 }
+  const health = new Map([['0/paris', { state: 'connecting', sinceMs: UPTIME - 600 } as const]])
+  const calls = (reported: readonly string[], facts: Partial<GatewayWorld>): boolean => {
+    const paris = endpoint('paris', 'gw', 0, [])
+    const relayPlaces = new Map([[keyOf(paris), [place]]])
+    const { lanes } = planLanes(facing({ reported }, { health, relayPlaces, ...facts }))
+    const { attempt, how } = lanes[0]?.links[0]?.choice ?? {}
+    t.equal(how, attempt === undefined ? 'wait' : 'try')
+    return attempt !== undefined
+  }
+  // Paris has an address that this node has too. It does not count itself as behind NAT, so the ids decide for it.
+  t.equal(calls(['private 192.0.2.10'], {}), true, 'milano before paris')
+  t.equal(calls(['private 192.0.2.10'], later), false, 'zagreb after paris')
+  t.equal(calls([], {}), false, 'an end without addresses is first')
+  t.equal(calls(['observed 203.0.113.9'], {}), false, 'so is one behind NAT')
+  const shared = { observedAddress: '203.0.113.1' }
+  t.equal(calls(['observed 203.0.113.1'], shared), true, 'seen under one address alone: milano before paris')
+  t.equal(calls(['observed 203.0.113.1'], { ...later, ...shared }), false, 'zagreb after paris')
+})
+
 const STATUS = {
   node: 'gw',
   version: '1',

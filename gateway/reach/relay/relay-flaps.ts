@@ -30,15 +30,24 @@ interface Carried {
 export class RelayFlaps {
   #links: ReadonlyMap<string, Carried> = new Map()
 
-  /** Takes all links as they are in a round. A link that is up by another way has not lost its relay: it has moved. */
-  look(links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[], nowMs: number): void {
+  /**
+   * Takes all links as they are in a round, and linkKey() of those that this end sends to another place than the relay:
+   * that one fails them, though a packet of the far end may have drawn them back. A link that is up by another way has
+   * not lost its relay: it has moved.
+   */
+  look(
+    links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
+    nowMs: number,
+    sentElsewhere: ReadonlySet<string> = new Set(),
+  ): void {
     this.#links = new Map(
       links.flatMap(({ key, state, at }) => {
         const before = this.#links.get(key)
         const places = new Map(
           [...(before?.places ?? [])].filter(([, { untilMs }]) => nowMs - untilMs < FLAPS_FORGOTTEN_MS),
         )
-        const carrier = state === 'up' && at !== undefined && isRelayPlace(at) ? at : undefined
+        const isCarried = state === 'up' && at !== undefined && isRelayPlace(at) && !sentElsewhere.has(key)
+        const carrier = isCarried ? at : undefined
         if (state === 'down' && before?.at !== undefined) noteLoss(places, before.at, nowMs)
         return carrier === undefined && places.size === 0 ? [] : [[key, { at: carrier, places }] as const]
       }),

@@ -143,8 +143,8 @@ interface Planned {
   readonly webLinks: readonly WebLink[]
   /** Relays that may measure the NAT in front of this node now. Undefined: there is no NAT, as far as is known. */
   readonly measuring: readonly UsableRelay[] | undefined
-  /** Where packets of links go, if that matters. */
-  readonly used: readonly UsedPlace[]
+  /** Where packets of links go: that costs a look at each, and seldom matters. */
+  readonly used: () => readonly UsedPlace[]
   /** Ids of the clusters with which this one may have links. */
   readonly accepted: ReadonlySet<string>
   /** Ports of the lane devices, by remote lane. */
@@ -311,11 +311,12 @@ export class Relays {
     const measuring = outside.length > 0 ? usableRelays(links) : kind === 'public' ? undefined : []
     this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
-    const used = this.#calls.hasOtherPorts ? lanes.flatMap((lane) => usedPlaces(world, lane)) : []
+    const used = (): readonly UsedPlace[] => lanes.flatMap((lane) => usedPlaces(world, lane))
     this.#planned = { world, accepted, ports, wants, webLinks, measuring, used }
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
+      this.#flaps.look([], world.monotonicMs)
       // A move that is due would otherwise ask for one plan after the other.
       this.#moving = this.#moves.look([], world.monotonicMs)
     }
@@ -390,7 +391,9 @@ export class Relays {
     const ownEndpoint = endpointName(world.own.spec.id, world.node, own.lane)
     const transit = transitOf(world)
     const links = lanes.flatMap((lane) => linksOf(world, lane))
-    this.#flaps.look(links, world.monotonicMs)
+    const punched = this.#calls.punched()
+    const sentElsewhere = new Set([...this.#triesDirect, ...this.#moving.keys(), ...punched.keys()])
+    this.#flaps.look(links, world.monotonicMs, sentElsewhere)
     const relays = links.filter((link) => link.relays === true)
     const candidatesOf = new Map(
       lanes.flatMap((lane) => lane.links.map((link) => [linkKey(link), link.candidates] as const)),
@@ -406,7 +409,6 @@ export class Relays {
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
-    const punched = this.#calls.punched()
     for (const key of this.#punched.look(links, punched, world.monotonicMs)) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
@@ -455,7 +457,10 @@ export class Relays {
   #chooseWeb(world: GatewayWorld, lanes: readonly PlannedLane[]): readonly WebLink[] {
     // A relay on port 443 belongs to no member, so the topology cannot name it.
     const served = lanes.flatMap((lane) => linksOf(world, { ...lane, successors: [] }))
-    const links = served.filter(({ via }) => via === undefined)
+    const isHidden = world.lanes[0] !== undefined && isSeeking(world, world.lanes[0])
+    const links = served.flatMap(({ via, ...link }) => {
+      return via === undefined ? [{ ...link, isCallable: !(isHidden && link.hidden) }] : []
+    })
     const nowMs = world.monotonicMs
     this.#webUses = planWebUse(links, this.#webUses, nowMs)
     this.#webDueMs = webDueMs(this.#webUses, nowMs)
@@ -493,7 +498,7 @@ export class Relays {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
-    const { world, wants, webLinks, ports, accepted, measuring, used } = this.#planned
+    const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -502,6 +507,7 @@ export class Relays {
     this.#web.apply({ links: webLinks, own: asks ? own : undefined, notice: this.#noticed(), ports })
     const mayProbe = placeValidator(world)
     const probed = this.#probedWebLinks(this.#planned)
+    const used = this.#calls.hasOtherPorts ? usedOf() : []
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
     const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed, used }
     await this.#calls.apply(wants, wanted, signal)

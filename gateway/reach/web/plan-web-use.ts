@@ -14,21 +14,26 @@ export interface WebLink {
   readonly identity: string
   readonly state: ConnectionState
   readonly at?: AddressPort
+  /** One of the two ends can be called from outside, as far as is known. Absent: neither can. */
+  readonly isCallable?: boolean
 }
 
 /** What is remembered of a link. */
 export interface WebUse {
   /** Since when the link is not up. Undefined: it is. */
   readonly downSinceMs?: number | undefined
-  /** When it was down, or carried by such a relay, last. Undefined: never for WEB_AFTER_MS. */
+  /** WebLink.isCallable, as it was last. */
+  readonly isCallable?: boolean | undefined
+  /** When it was down, or carried by such a relay, last. Undefined: never for the time that other ways have. */
   readonly neededMs: number | undefined
 }
 
 /**
  * Other ways have this time. It is less than the time after which relays carry a link (choose-endpoint.ts), by what a
- * connection takes.
+ * connection takes. Each direct link that is new would otherwise connect both gateways to all relays.
  */
 export const WEB_AFTER_MS = 150
+export const CALLABLE_WEB_AFTER_MS = 350
 /** A link that has found another way keeps this one for so long: it may have to return. */
 export const WEB_LINGERS_MS = 60_000
 /** As many as a relay takes from one gateway. */
@@ -46,18 +51,23 @@ export function planWebUse(
   nowMs: number,
 ): ReadonlyMap<string, WebUse> {
   return new Map(
-    links.flatMap(({ key, state, at }): [] | [readonly [string, WebUse]] => {
+    links.flatMap(({ key, state, at, isCallable }): [] | [readonly [string, WebUse]] => {
       const last = before.get(key)
       // A link that goes down while it has this way keeps it.
-      const downSinceMs = last === undefined ? nowMs : (last.downSinceMs ?? nowMs - WEB_AFTER_MS)
+      const downSinceMs = last === undefined ? nowMs : (last.downSinceMs ?? nowMs - CALLABLE_WEB_AFTER_MS)
       if (state !== 'up') {
-        const isNeeded = last?.neededMs !== undefined || nowMs - downSinceMs >= WEB_AFTER_MS
-        return [[key, { downSinceMs, neededMs: isNeeded ? nowMs : undefined }]]
+        const isNeeded = last?.neededMs !== undefined || nowMs >= needsWebMs({ downSinceMs, isCallable })
+        return [[key, { downSinceMs, isCallable, neededMs: isNeeded ? nowMs : undefined }]]
       }
       const neededMs = isWebPlace(at) ? nowMs : last?.neededMs
       return neededMs === undefined || nowMs - neededMs >= WEB_LINGERS_MS ? [] : [[key, { neededMs }]]
     }),
   )
+}
+
+/** When a link that is not up is to have a way over port 443. */
+function needsWebMs({ downSinceMs = -Infinity, isCallable }: Pick<WebUse, 'downSinceMs' | 'isCallable'>): number {
+  return downSinceMs + (isCallable === true ? CALLABLE_WEB_AFTER_MS : WEB_AFTER_MS)
 }
 
 /** The links that are to have a way over port 443 now. */
@@ -68,7 +78,7 @@ export function webWants(
 ): readonly WebLink[] {
   const wanted = links.filter(({ key }) => {
     const use = uses.get(key)
-    return use !== undefined && (use.downSinceMs === undefined || nowMs - use.downSinceMs >= WEB_AFTER_MS)
+    return use !== undefined && (use.neededMs !== undefined || nowMs >= needsWebMs(use))
   })
   return wanted.slice(0, MOST_WEB_LINKS)
 }
@@ -78,8 +88,8 @@ export function webWants(
  * happens. Infinity: none.
  */
 export function webDueMs(uses: ReadonlyMap<string, WebUse>, nowMs: number): number {
-  const due = [...uses.values()].flatMap(({ downSinceMs }) => {
-    const atMs = downSinceMs === undefined ? nowMs : downSinceMs + WEB_AFTER_MS
+  const due = [...uses.values()].flatMap((use) => {
+    const atMs = use.neededMs === undefined ? needsWebMs(use) : nowMs
     return atMs > nowMs ? [atMs] : []
   })
   return Math.min(Infinity, ...due)

@@ -441,7 +441,23 @@ const ROWS: Row[] = [
     relays: RELAYS,
     peer: { at: '203.0.113.1:4601' },
     health: ['connecting', 8],
-    want: `${PUBLIC} 2, call 8, again in 1`,
+    want: `${PUBLIC} 2, call 8, again in 0.5`,
+  },
+  {
+    say: 'no longer than its time, however long a call lasts by then',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.1:4601' },
+    health: ['connecting', 15.2],
+    want: `${PRIVATE} 2, call 15, again in 1.3`,
+  },
+  {
+    say: 'nor for a session that is not up',
+    candidates: TWO,
+    relays: RELAYS,
+    peer: { at: '203.0.113.1:4601', handshake: 20 },
+    health: ['connecting', 15.2],
+    want: `${PUBLIC} 2, again in 1.3`,
   },
   {
     say: 'a relay does for a peer without addresses',
@@ -721,6 +737,26 @@ t.test('choices', async (t) => {
     const ends = { callsFirst, callable, neitherCallable, link, health, roamed }
     const choice = chooseEndpoint({ ...CALM, ...paths, ...ends })
     t.equal(text(choice), row.want, row.say)
+  }
+})
+
+t.test('each place of relays has its turn, however many there are', async (t) => {
+  const link = { ...LINK, at: parseAddressPort('198.51.100.20:4500') }
+  for (const candidates of [[], ONE, TWO]) {
+    for (let count = 1; count <= 9; count++) {
+      const relays = Array.from({ length: count }, (_, i) => {
+        return { cluster: 'oslo', at: parseAddressPort(`203.0.113.${i + 1}:4601`), failed: true as const }
+      })
+      const called = new Set<string>()
+      for (let ms = 0; ms < 60_000; ms += 500) {
+        const health = { state: 'connecting', sinceMs: UPTIME - ms } as const
+        const init = { ...CALM, callsFirst: true, callable: true, candidates, relays, link, health }
+        const { at } = chooseEndpoint(init)
+        if (at !== undefined) called.add(formatAddressPort(at))
+      }
+      const missing = relays.filter(({ at }) => !called.has(formatAddressPort(at)))
+      t.equal(missing.length, 0, `${count} relays, ${candidates.length} candidates`)
+    }
   }
 })
 

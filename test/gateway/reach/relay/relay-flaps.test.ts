@@ -59,6 +59,22 @@ t.test('what is no loss', async (t) => {
   }
 })
 
+t.test('a try of another place that fails is no loss of the relay, wherever the far end draws the link', async (t) => {
+  for (const [say, lastAt] of [
+    ['it stays at the other place', '198.51.100.1:4500'],
+    ['the far end draws it back', OSLO],
+  ] as const) {
+    const flaps = new RelayFlaps()
+    flaps.look([link('up', OSLO)], 0)
+    for (const ms of [400, 800]) flaps.look([link('up', lastAt)], ms, new Set(['roma']))
+    flaps.look([link('down', lastAt)], 1200, new Set(['roma']))
+    t.equal(order(flaps, 1200), `${OSLO}, ${WEB}`, say)
+    flaps.look([link('up', OSLO)], 2000)
+    flaps.look([link('down', OSLO)], 3000)
+    t.equal(order(flaps, 3000), `${WEB}, ${OSLO} failed`, 'without a try it is one')
+  }
+})
+
 t.test('a link goes on by another relay at once, does not move back, and makes do with what there is', async (t) => {
   const flaps = new RelayFlaps()
   flaps.look([link('up', OSLO)], 0)

@@ -3,6 +3,7 @@ import t from 'tap'
 import type { LinkState } from '../../../../gateway/cable/cable-driver.ts'
 import { planRelayUse } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { Relays, linksOf } from '../../../../gateway/reach/relay/relays.ts'
+import { CALLABLE_WEB_AFTER_MS, WEB_AFTER_MS } from '../../../../gateway/reach/web/plan-web-use.ts'
 import type { GatewayDeps } from '../../../../gateway/world/deps.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
@@ -119,19 +120,24 @@ t.test('a plan that is due is asked for once, while none can be made', async (t)
 
 t.test('a link that comes up in no way is looked at again in time for relays on port 443', async (t) => {
   const notice = encodeRelayNotice({ addresses: ['wss://relay.test/'] })
-  const one = stating({ notice, isHidden: false, romaState: 'down' })
-  const stop = new AbortController()
-  const ended = one.relays.run(stop.signal)
-  one.planned(12)
-  await one.clock.advance(100)
-  const before = one.changes()
-  await one.clock.advance(100)
-  t.equal(one.changes() - before, 1, 'although nothing else happens')
-  one.planned(12)
-  await one.clock.advance(1500)
-  t.equal(one.changes() - before, 1, 'and no more')
-  stop.abort()
-  await ended
+  for (const [isHidden, afterMs] of [
+    [true, WEB_AFTER_MS],
+    [false, CALLABLE_WEB_AFTER_MS],
+  ] as const) {
+    const one = stating({ notice, isHidden, romaState: 'down' })
+    const stop = new AbortController()
+    const ended = one.relays.run(stop.signal)
+    one.planned(12)
+    await one.clock.advance(afterMs - 50)
+    const before = one.changes()
+    await one.clock.advance(100)
+    t.equal(one.changes() - before, 1, 'although nothing else happens')
+    one.planned(12)
+    await one.clock.advance(1500)
+    t.equal(one.changes() - before, 1, 'and no more')
+    stop.abort()
+    await ended
+  }
 })
 
 t.test('a restart writes the Endpoint once, with what it stated of relays before', async (t) => {

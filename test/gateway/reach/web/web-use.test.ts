@@ -1,6 +1,7 @@
 import t from 'tap'
 import { parseAddress } from '../../../../model/addresses/addresses.ts'
 import {
+  CALLABLE_WEB_AFTER_MS,
   WEB_AFTER_MS,
   WEB_LINGERS_MS,
   type WebLink,
@@ -50,6 +51,24 @@ t.test('which links have a way over port 443', async (t) => {
   t.same(story([0, web], [10, link('down', direct)], [11, link('down')]), [true, true, true], 'and goes down')
   const left = link('up', direct)
   t.same(story([0, web], [WEB_LINGERS_MS - 1, left], [WEB_LINGERS_MS, left]), [true, true, false], 'and finds another')
+})
+
+t.test('a link with an end that can be called is given more time', async (t) => {
+  const direct = '192.0.2.1'
+  const callable = (state: WebLink['state'], address?: string): WebLink => {
+    return { ...link(state, address), isCallable: true }
+  }
+  const first = callable('connecting')
+  t.same(story([0, first], [CALLABLE_WEB_AFTER_MS - 1, first], [CALLABLE_WEB_AFTER_MS, first]), [false, false, true])
+  t.same(
+    story([0, first], [CALLABLE_WEB_AFTER_MS - 1, callable('up', direct)], [9000, callable('up', direct)]),
+    [false, false, false],
+    'the call of the second end has brought it up',
+  )
+  const web = callable('up', '127.0.0.1')
+  t.same(story([0, web], [10, callable('down')]), [true, true], 'one that goes down there keeps its way')
+  const uses = planWebUse([first], new Map(), 5)
+  t.equal(webDueMs(uses, 5), 5 + CALLABLE_WEB_AFTER_MS)
 })
 
 t.test(
