@@ -18,21 +18,21 @@ export interface BackupFileInit {
   readonly write: (target: string) => Promise<void>
   /** Throws if the file is not a complete backup. */
   readonly check: (target: string) => void
+  /** Makes a hard link; that of the system by default. */
+  readonly hardLink?: (from: string, to: string) => Promise<void>
 }
 
 /** Throws UserError if the file exists or cannot be written. Also throws what `write` and `check` throw. */
-export async function writeBackupFile({ file, force, write, check }: BackupFileInit): Promise<void> {
+export async function writeBackupFile(init: BackupFileInit): Promise<void> {
+  const { file, force, write, check, hardLink = link } = init
   await refuseExisting({ file, force })
   const part = join(dirname(file), `.${basename(file).slice(0, 100)}.${randomBytes(6).toString('hex')}.part`)
   try {
     await write(part)
     check(part)
-    const handle = await open(part, 'r+')
-    await handle.chmod(0o600)
-    await handle.sync()
-    await handle.close()
+    await keepToOwner(part)
     if (force) await rename(part, file)
-    else await link(part, file)
+    else await putInFreePlace(part, file, hardLink)
   } catch (error) {
     const { code, syscall } = error as NodeJS.ErrnoException
     if (code === 'EEXIST') throw exists(file)
@@ -40,6 +40,41 @@ export async function writeBackupFile({ file, force, write, check }: BackupFileI
     throw new UserError(`--output ${file}: ${(error as Error).message}`, { cause: error })
   } finally {
     await rm(part, { force: true })
+  }
+}
+
+/** Makes the file readable by its owner only, and syncs it. A file system without permissions refuses to change them. */
+async function keepToOwner(part: string): Promise<void> {
+  await using handle = await open(part, 'r+')
+  const { mode } = await handle.stat()
+  if ((mode & 0o077) !== 0) await handle.chmod(0o600)
+  await handle.sync()
+}
+
+/** What file systems without hard links answer, such as those of USB sticks and of some network shares. */
+const NO_HARD_LINKS: ReadonlySet<string | undefined> = new Set(['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS', 'EMLINK'])
+
+/**
+ * Rejects with EEXIST if there is a file. Without hard links an empty file holds the place: a process that is killed
+ * before the rename leaves it, and it is no backup.
+ */
+async function putInFreePlace(
+  part: string,
+  file: string,
+  hardLink: (from: string, to: string) => Promise<void>,
+): Promise<void> {
+  try {
+    await hardLink(part, file)
+    return
+  } catch (error) {
+    if (!NO_HARD_LINKS.has((error as NodeJS.ErrnoException).code)) throw error
+  }
+  await (await open(file, 'wx', 0o600)).close()
+  try {
+    await rename(part, file)
+  } catch (error) {
+    await rm(file, { force: true })
+    throw error
   }
 }
 

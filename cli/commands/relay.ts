@@ -44,7 +44,7 @@ export function addRelayCommand(program: Command, context: CommandContext): void
   const relay = subcommand(program, 'relay', about, 'sealane relay serve --ca ca.crt')
   const text =
     'Forwards encrypted packets between gateways of a clusterset over WebSockets. Knows no key and sees no plaintext. ' +
-    'Members learn of it by "sealane broker serve --relay".'
+    'Members learn of it by "sealane broker relay add" or "sealane broker serve --relay".'
   subcommand(relay, 'serve', text, 'sealane relay serve --listen 0.0.0.0:443 --ca ca.crt')
     .option('--listen <host:port>', 'TCP address and port that gateways call', parsed(listenAddress), '[::]:443')
     .requiredOption(
@@ -63,7 +63,7 @@ export function addRelayCommand(program: Command, context: CommandContext): void
     )
     .option('--pair-mbit <n>', 'most Mbit/s from one gateway to another (default: 500)', parsed(mbit('--pair-mbit')))
     .addOption(
-      statusListenOption('address that serves /readyz and /metrics; may be given several times', '127.0.0.1:9480'),
+      statusListenOption('address that serves /readyz and /metrics; may be given several times', '127.0.0.1:9476'),
     )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {

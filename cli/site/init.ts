@@ -1,5 +1,5 @@
 /** `sealane site init`: asks at most five questions, and writes the folder of a site. */
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname, networkInterfaces } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { DEFAULT_CLUSTERSET_RANGES, planSiteCheck } from '../../kubeapi/files/files.ts'
@@ -55,15 +55,29 @@ export async function initSite(
       hint: 'nothing was written; answer again',
     })
   }
-  try {
-    mkdirSync(dirname(nodes), { recursive: true })
-    writeFileSync(nodes, texts.nodes, { flag: 'wx' })
-    writeFileSync(site, texts.site, { flag: 'wx' })
-  } catch (cause) {
-    throw new UserError(`the site cannot be written: ${messageOf(cause)}`, { cause })
-  }
+  writeBoth([
+    { path: nodes, text: texts.nodes },
+    { path: site, text: texts.site },
+  ])
   context.output.answer(`${site}\n${nodes}\n`)
   context.output.remark(nextText(site, plan))
+}
+
+/** Throws UserError, and leaves none of the files then: the next run would refuse the folder. */
+function writeBoth(files: readonly { readonly path: string; readonly text: string }[]): void {
+  const made: string[] = []
+  try {
+    for (const { path, text } of files) {
+      mkdirSync(dirname(path), { recursive: true })
+      // Made before it is filled: on a full disk the empty file stays.
+      writeFileSync(path, '', { flag: 'wx' })
+      made.push(path)
+      writeFileSync(path, text)
+    }
+  } catch (cause) {
+    for (const path of made) rmSync(path, { force: true })
+    throw new UserError(`the site cannot be written: ${messageOf(cause)}`, { cause })
+  }
 }
 
 function refuseExisting(path: string): void {

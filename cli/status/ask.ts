@@ -6,6 +6,9 @@ import { SystemClock, orAborted } from '../../reconcile/reconcile.ts'
 import { formatDuration, messageOf, sealaneVersion } from '../../runtime/runtime.ts'
 import { OutOfTime } from '../context/context.ts'
 
+/** For questions that run a command in a pod: a WebSocket is opened by GET, and Kubernetes 1.35 and later ask for both. */
+export const EXEC_RIGHT = 'get and create pods/exec'
+
 export interface Question {
   /** What the question is about: `Gateway`, `Pod sealane-agent-x2x1k`. */
   readonly what: string

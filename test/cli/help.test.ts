@@ -116,6 +116,24 @@ t.test('the commands are the ones that the documentation names', (t) => {
   t.end()
 })
 
+t.test('what runs on one machine listens on different ports, if no flag names others', (t) => {
+  // `console serve` is for pods.
+  const served = tree(buildProgram(new AbortController().signal)).filter(([name]) => name !== 'console serve')
+  const all = served.flatMap(([name, { options }]) =>
+    options.flatMap((option) => {
+      if (!['listen', 'statusListen'].includes(option.attributeName())) return []
+      const text = String(option.defaultValueDescription ?? option.defaultValue)
+      return /:\d+/.test(text) ? [{ name, port: text.replace(/^.*:/, '') }] : []
+    }),
+  )
+  t.same(
+    all.map(({ name }) => name),
+    ['broker serve', 'broker serve', 'relay serve', 'relay serve', 'up', 'console'],
+  )
+  t.equal(new Set(all.map(({ port }) => port)).size, all.length, JSON.stringify(all))
+  t.end()
+})
+
 t.test('each has help with an example that parses', async (t) => {
   for (const name of COMMANDS) {
     const { code, stdout, stderr } = await runCli([...name.split(' '), '--help'])

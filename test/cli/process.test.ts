@@ -121,3 +121,11 @@ t.test('a reader that has had enough is no fault', async (t) => {
   const { code, stderr } = await spawnCli(['--help'], { closeStdout: true })
   t.same({ code, stderr }, { code: 0, stderr: '' })
 })
+
+t.test('an answer that a full disk does not take is a failure, and no crash', async (t) => {
+  const { code, stderr } = await sealane(t, ['version', '-o', 'json'], { stdoutTo: '/dev/full' })
+  t.same(
+    { code, stderr },
+    { code: 1, stderr: 'sealane: the answer could not be written: ENOSPC: no space left on device, write\n' },
+  )
+})

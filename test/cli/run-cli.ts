@@ -1,6 +1,7 @@
 /** Runs the command line in this process, as fast as a function call, or as a separate process, as users do. */
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
+import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import type { Terminal } from '../../cli/context/terminal.ts'
@@ -95,6 +96,8 @@ export interface SpawnInit {
   readonly nobody?: { readonly reads: readonly string[] }
   /** Closes the reading end of standard output. */
   readonly closeStdout?: boolean
+  /** The file that is the standard output. */
+  readonly stdoutTo?: string
 }
 
 /** Runs bin/sealane until it ends. The process is killed after one minute. */
@@ -138,13 +141,16 @@ export function spawnServing(t: Test, args: readonly string[]): ChildProcess & {
 const { NODE_COMPILE_CACHE } = process.env
 export const COMPILED = NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE }
 
-function spawnRaw(args: readonly string[], { env, cwd, nobody }: SpawnInit): ChildProcess {
+function spawnRaw(args: readonly string[], { env, cwd, nobody, stdoutTo }: SpawnInit): ChildProcess {
+  const out = stdoutTo === undefined ? 'pipe' : openSync(stdoutTo, 'w')
   const options: SpawnOptions = {
-    stdio: ['pipe', 'pipe', 'pipe'],
+    stdio: ['pipe', out, 'pipe'],
     env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...COMPILED, ...env },
     ...(cwd === undefined ? {} : { cwd }),
   }
   const who = nobody === undefined ? [] : asNobody([LAUNCHER, ...nobody.reads])
   // The test runner adds itself to every Node through NODE_OPTIONS, which users do not have.
-  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...who, LAUNCHER, ...args], options)
+  const child = spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...who, LAUNCHER, ...args], options)
+  if (out !== 'pipe') closeSync(out)
+  return child
 }

@@ -9,6 +9,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs'
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -118,6 +119,26 @@ t.test('files that are no whole backup of this release: one message, and nothing
       String(says),
     )
     t.equal((await runCli(['broker', 'verify', '--backup', file])).code, 1, `verify: ${String(says)}`)
+  }
+})
+
+t.test('what is no file is refused at once', async (t) => {
+  const folder = temporaryFolder(t)
+  const pipe = join(folder, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  writeFileSync(join(folder, 'noise'), Buffer.alloc(70_000, 0xa5))
+  const rows = [
+    [folder, /: expected a file that "sealane broker backup" has written, got a folder\nreason: StateForeign\n$/],
+    [pipe, /: expected a file that "sealane broker backup" has written, got what is no file\nreason: StateForeign\n$/],
+    ['/dev/zero', /got what is no file\n/],
+    [join(folder, 'noise'), / is damaged \(file is not a database\): take another backup\nreason: StateDamaged\n$/],
+  ] as const
+  for (const [file, stderr] of rows) {
+    // In a process of its own: one that waits for the other end of a pipe takes no signal, and would hold up the test.
+    t.match(await spawnCli(['broker', 'verify', '--backup', file]), { code: 1, stdout: '', stderr })
+    const state = join(folder, 'state')
+    t.match(await spawnCli(['broker', 'restore', file, '--state', state]), { code: 1, stdout: '', stderr })
+    t.notOk(existsSync(state), 'nothing was made')
   }
 })
 

@@ -1,5 +1,5 @@
 /** `sealane broker backup` and `restore` run as processes on this machine. */
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { writeBackupFile } from '../../cli/broker/backup-file.ts'
@@ -92,4 +92,39 @@ t.test('what fails half way leaves no file', async (t) => {
   }
   t.equal(await messageOf(writeBackupFile({ file, force: true, write, check })), 'not whole')
   t.strictSame(readdirSync(folder), [])
+})
+
+t.test('a file system without hard links', async (t) => {
+  for (const code of ['EPERM', 'ENOTSUP', 'ENOSYS']) {
+    const folder = temporaryFolder(t)
+    const file = join(folder, 'backup')
+    const put = (text: string, force = false): Promise<void> => {
+      const write = (target: string): Promise<void> => {
+        writeFileSync(target, text)
+        return Promise.resolve()
+      }
+      const hardLink = (): Promise<void> =>
+        Promise.reject(Object.assign(new Error('no hard links'), { code, syscall: 'link' }))
+      return writeBackupFile({ file, force, write, check: () => undefined, hardLink })
+    }
+    await put('first')
+    t.equal(statSync(file).mode & 0o777, 0o600)
+    t.match(await messageOf(put('second')), 'the file already exists')
+    t.equal(readFileSync(file, 'utf8'), 'first')
+    await put('third', true)
+    t.equal(readFileSync(file, 'utf8'), 'third')
+    // Another process makes the file after the first look.
+    const late = writeBackupFile({
+      ...{ file: join(folder, 'late'), force: false, check: () => undefined },
+      write: (target) => {
+        writeFileSync(target, 'late')
+        writeFileSync(join(folder, 'late'), 'of another')
+        return Promise.resolve()
+      },
+      hardLink: () => Promise.reject(Object.assign(new Error('no hard links'), { code, syscall: 'link' })),
+    })
+    t.match(await messageOf(late), 'the file already exists')
+    t.equal(readFileSync(join(folder, 'late'), 'utf8'), 'of another')
+    t.same(readdirSync(folder).sort(), ['backup', 'late'], 'nothing half is left')
+  }
 })

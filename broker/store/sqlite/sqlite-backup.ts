@@ -7,7 +7,17 @@ import { closeSync, fsyncSync, openSync, statSync } from 'node:fs'
 import { DatabaseSync } from 'node:sqlite'
 import { StateError, type StoreContent, type StoredRow } from '../record-log.ts'
 import { SETTINGS_KEY, type SettingsRow } from '../rows.ts'
-import { APPLICATION_ID, SCHEMA_VERSION, checkThere, classify, oneLine, openDatabase, pragma } from './sqlite-file.ts'
+import {
+  type Advice,
+  APPLICATION_ID,
+  BACKUP_ADVICE,
+  SCHEMA_VERSION,
+  checkThere,
+  classify,
+  oneLine,
+  openDatabase,
+  pragma,
+} from './sqlite-file.ts'
 
 // Reads the rows of a database or a backup without changing it, also while a broker writes to it.
 
@@ -20,6 +30,8 @@ interface SqliteKind {
   readonly expected: string
   /** It has no write-ahead log beside it, so the number of its pages gives its size. */
   readonly isOneFile: boolean
+  /** Undefined: as for the database that a broker runs with. */
+  readonly advice?: Advice
 }
 
 const SCHEMA = ['entry', 'entry_revision', 'meta']
@@ -39,12 +51,13 @@ const BACKUP_KIND: SqliteKind = {
   schema: [...SCHEMA, 'backup'],
   expected: 'expected a file that "sealane broker backup" has written',
   isOneFile: true,
+  advice: BACKUP_ADVICE,
 }
 
 /** Runs `work` on the file in one read transaction. Throws StateError if the file is of another kind or damaged. */
 function readingSqlite<T>(file: string, kind: SqliteKind, work: (database: DatabaseSync) => T): T {
-  checkThere(file)
-  return classify(file, () => {
+  checkThere(file, kind.expected)
+  const reading = (): T => {
     const database = new DatabaseSync(file, { readOnly: true })
     try {
       // A file may come from anywhere, so nothing in its schema may run.
@@ -55,7 +68,8 @@ function readingSqlite<T>(file: string, kind: SqliteKind, work: (database: Datab
     } finally {
       database.close()
     }
-  })
+  }
+  return classify(file, reading, kind.advice)
 }
 
 /** Returns all rows of a database. Throws as readingSqlite() does. */

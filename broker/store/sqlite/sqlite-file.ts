@@ -45,11 +45,20 @@ export function openDatabase(file: string, create: boolean): DatabaseSync {
   })
 }
 
-/** Throws StateError if the file does not exist, or if its existence cannot be checked. */
-export function checkThere(file: string): void {
+const EXPECTED_DATABASE = 'expected the database of a Sealane broker'
+
+/**
+ * Throws StateError if there is no such file, if it is a folder or a device, or if its existence cannot be checked. To
+ * open a named pipe would wait for its writer, deaf to signals.
+ */
+export function checkThere(file: string, expected = EXPECTED_DATABASE): void {
   try {
-    statSync(file)
+    const found = statSync(file)
+    if (found.isFile()) return
+    const what = found.isDirectory() ? 'a folder' : 'what is no file'
+    throw new StateError('Foreign', file, `${file}: ${expected}, got ${what}`)
   } catch (error) {
+    if (error instanceof StateError) throw error
     const { code, message } = error as NodeJS.ErrnoException
     if (code === 'ENOENT') throw absentState(file)
     if (code === 'EACCES') {
@@ -121,12 +130,27 @@ export function pragma(database: DatabaseSync, name: string): number {
   return Number(database.prepare(`PRAGMA ${name}`).get()?.[name])
 }
 
+/** What to do about a file that cannot be used. */
+export interface Advice {
+  /** What was tried with a file that may not be used so. */
+  readonly act: 'read' | 'written'
+  readonly damaged: string
+}
+
+const DATABASE_ADVICE: Advice = {
+  act: 'written',
+  damaged: 'restore it from a backup, or move it away to start empty (members then publish again)',
+}
+
+/** For a backup that is read: no broker runs with it. */
+export const BACKUP_ADVICE: Advice = { act: 'read', damaged: 'take another backup' }
+
 /** Runs `work` and turns errors of SQLite or the file system into a StateError that names the file. */
-export function classify<T>(file: string, work: () => T): T {
+export function classify<T>(file: string, work: () => T, advice: Advice = DATABASE_ADVICE): T {
   try {
     return work()
   } catch (error) {
-    throw toStateError(file, error)
+    throw toStateError(file, error, advice)
   }
 }
 
@@ -141,7 +165,7 @@ const SQLITE_FULL = 13
 const SQLITE_CANTOPEN = 14
 const SQLITE_NOTADB = 26
 
-function toStateError(file: string, error: unknown): StateError {
+function toStateError(file: string, error: unknown, advice: Advice): StateError {
   if (error instanceof StateError) return error
   const reason = messageOf(error)
   const code = (error as { errcode?: number }).errcode
@@ -151,7 +175,7 @@ function toStateError(file: string, error: unknown): StateError {
       return new StateError('Locked', file, `${file} is locked by another process (${reason}): stop it or wait`, error)
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return new StateError('Damaged', file, damaged(file, reason), error)
+      return new StateError('Damaged', file, damaged(file, reason, advice), error)
     case SQLITE_FULL:
       return new StateError(
         'Full',
@@ -166,7 +190,7 @@ function toStateError(file: string, error: unknown): StateError {
       return new StateError(
         'Unwritable',
         file,
-        `${file} cannot be written (${reason}): check the directory and its permissions`,
+        `${file} cannot be ${advice.act} (${reason}): check the directory and its permissions`,
         error,
       )
     case undefined:
@@ -180,6 +204,6 @@ export function oneLine(report: string): string {
   return report.replace(/^\*\*\*.*\*\*\*\n/, '').replaceAll('\n', '; ')
 }
 
-function damaged(file: string, reason: string): string {
-  return `${file} is damaged (${reason}): restore it from a backup, or move it away to start empty (members then publish again)`
+function damaged(file: string, reason: string, advice: Advice = DATABASE_ADVICE): string {
+  return `${file} is damaged (${reason}): ${advice.damaged}`
 }

@@ -137,7 +137,7 @@ export async function withProbePod<T>(
     ...{ timeoutMs: POD_MS, until, lastsSeconds: LASTS_SECONDS, say },
   })
   const wanted: WantedObjects = { roles: ['client'], exports: false, nodes: { client: node } }
-  await checkRights(admin, probePodRights(member.objectsFor(facts.id, wanted), namespace), signal)
+  await checkRights(admin, probePodRights(member.objectsFor(facts.id, wanted), namespace, facts.execVerbs), signal)
   try {
     await removeRemains(admin, { namespace, clock }, signal)
     say(`makes a probe pod in namespace ${namespace} on node ${node}; it ends by itself at ${until} at the latest\n`)

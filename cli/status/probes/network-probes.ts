@@ -7,7 +7,7 @@ import { AGENT_LEASE, type ManifestObject, selectorLabels } from '../../../insta
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/addresses.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
-import { askFor } from '../ask.ts'
+import { EXEC_RIGHT, askFor } from '../ask.ts'
 import { type AskedServer, MACHINE_COMMAND, askedServerText } from './machine-command.ts'
 import { readNetworkFacts } from './machine-facts.ts'
 import type { PodProbesInit } from './pod-probes.ts'
@@ -233,6 +233,6 @@ function lookFrom(
     if (status !== 0) throw new Error(`its command ended with ${status}: ${stderr.trim().slice(0, 300)}`)
     return readNetworkFacts(stdout, { source, at: new Date().toISOString(), broker, servers })
   }
-  const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`
+  const right = `${EXEC_RIGHT} in namespace ${SYSTEM_NAMESPACE}`
   return askFor({ what: `Pod ${pod} (network)`, source, needed: false, ms: MS, right, ask }, signal)
 }

@@ -8,7 +8,7 @@ import { ClusterApiError } from '../../../kubeapi/kubeapi.ts'
 import { SYSTEM_NAMESPACE } from '../../../model/model.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import type { ClusterAdmin } from '../../context/context.ts'
-import { askFor } from '../ask.ts'
+import { EXEC_RIGHT, askFor } from '../ask.ts'
 import { MACHINE_COMMAND } from './machine-command.ts'
 import { readMachineFacts } from './machine-facts.ts'
 import { type Progress, isWanted } from './progress.ts'
@@ -99,7 +99,7 @@ function probeNode(admin: Admin, { node, pod }: NodePod, signal: AbortSignal): P
     if (status !== 0) throw new Error(`its command ended with ${status}: ${stderr.trim().slice(0, 300)}`)
     return readMachineFacts(stdout, { node, source, at: new Date().toISOString() })
   }
-  const right = `create pods/exec in namespace ${SYSTEM_NAMESPACE}`
+  const right = `${EXEC_RIGHT} in namespace ${SYSTEM_NAMESPACE}`
   return askFor({ what: `Host ${node}`, source, needed: false, ms: MS, right, ask }, signal)
 }
 

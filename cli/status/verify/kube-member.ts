@@ -35,7 +35,7 @@ import {
   policyObject,
   serviceNames,
 } from './plan-objects.ts'
-import { removedAtEnd, verifyRights } from './plan-rights.ts'
+import { type ExecVerbs, execVerbsOf, removedAtEnd, verifyRights } from './plan-rights.ts'
 import {
   type Family,
   MOST_CALLS,
@@ -50,7 +50,7 @@ import {
 /** What a run asks of a cluster. */
 export type ProbeAdmin = Pick<
   ClusterAdmin,
-  'title' | 'contextName' | 'get' | 'list' | 'create' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'
+  'title' | 'contextName' | 'version' | 'get' | 'list' | 'create' | 'apply' | 'merge' | 'remove' | 'exec' | 'knows'
 >
 
 export interface MemberFacts {
@@ -63,6 +63,7 @@ export interface MemberFacts {
   readonly image: ProbeImage
   readonly knowsPolicies: boolean
   readonly isOpenShift: boolean
+  readonly execVerbs: ExecVerbs
 }
 
 const SEALANE = 'sealane.io/v1alpha1'
@@ -89,14 +90,16 @@ export async function readMember(
       hint: 'see what is missing: sealane status',
     })
   }
-  const [gateways, knowsPolicies, isOpenShift, own] = await Promise.all([
+  const [gateways, knowsPolicies, isOpenShift, own, version] = await Promise.all([
     activeGateways(admin, signal),
     admin.knows({ apiVersion: SEALANE, kind: 'AccessPolicy' }, signal),
     admin.knows({ apiVersion: 'security.openshift.io/v1', kind: 'SecurityContextConstraints' }, signal),
     probeImage(admin, image, signal),
+    admin.version(signal).catch(() => undefined),
   ])
+  signal.throwIfAborted()
   return {
-    ...{ id, cluster, knowsPolicies, isOpenShift, image: own },
+    ...{ id, cluster, knowsPolicies, isOpenShift, image: own, execVerbs: execVerbsOf(version) },
     exposure: exposureOf(membership),
     families: podFamilies(cluster.spec),
     gateways,
@@ -226,8 +229,8 @@ export class KubeMember {
     const { admin, facts, namespace, makesNamespace } = this.#init
     const objects = this.objectsFor(caller, wanted)
     const calls = wanted.roles.includes('client')
-    const { knowsPolicies } = facts
-    const rights = verifyRights({ objects, namespace, makesNamespace, calls, drains, knowsPolicies })
+    const { knowsPolicies, execVerbs } = facts
+    const rights = verifyRights({ objects, namespace, makesNamespace, calls, drains, knowsPolicies, execVerbs })
     await checkRights(admin, rights, signal)
   }
 

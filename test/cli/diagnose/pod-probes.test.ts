@@ -153,7 +153,7 @@ t.test('what was not answered is a fact, and the others count', async (t) => {
     'Firewall (e): RightMissing: no nft',
     `Host a: NotAnswered: its command ended with 2: sealane: unknown command 'machine-facts'`,
     'Host b: NotAnswered: its output is "this is none": expected facts as JSON',
-    'Host c: RightMissing: pods "ra-c" is forbidden; the right to create pods/exec in namespace sealane-system is needed',
+    'Host c: RightMissing: pods "ra-c" is forbidden; the right to get and create pods/exec in namespace sealane-system is needed',
     'probe',
   ])
   t.ok(facts.every((fact) => fact.t !== 'unanswered' || !fact.needed))

@@ -1,5 +1,5 @@
 /** `sealane site init`: by flags, by what the machine suggests, and by questions; the result has no finding. */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, readlinkSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import fc from 'fast-check'
@@ -68,6 +68,18 @@ t.test('several machines, gateways and address families', async (t) => {
     ],
     dns: { listen: ['10.42.0.1:53', '[fd00:1::1]:5353'] },
   })
+})
+
+t.test('what fails half way leaves nothing that a second run refuses', async (t) => {
+  const folder = temporaryFolder(t)
+  const site = join(folder, 'site.yaml')
+  // A link to nothing does not exist for the first look, and cannot be created.
+  symlinkSync('nothing', site)
+  t.match(await init(folder, ...WHOLE), { code: 1, stdout: '', stderr: /the site cannot be written: EEXIST/ })
+  t.notOk(existsSync(join(folder, 'objects/nodes.yaml')))
+  t.equal(readlinkSync(site), 'nothing', 'what was there stays')
+  unlinkSync(site)
+  t.match(await init(folder, ...WHOLE), { code: 0 })
 })
 
 t.test('existing files stay, whatever they are', async (t) => {

@@ -805,6 +805,30 @@ t.test('who lacks a right changes nothing in either cluster, and reads all that 
   }
 })
 
+t.test('commands in pods take what the server asks for, by its version', async (t) => {
+  const rows = [
+    ['v1.34.9', ['create pods/exec'], undefined],
+    ['v1.35.0-eks-1a2b3c4', ['create pods/exec'], /may not create pods\/exec/],
+    ['v1.36.1+k3s1', ['create pods/exec'], /may not create pods\/exec/],
+    ['v1.34.9', ['get pods/exec'], /may not get pods\/exec/],
+    ['v2.0.0', ['create pods/exec'], /may not create pods\/exec/],
+    [undefined, ['create pods/exec'], undefined],
+    [undefined, ['get pods/exec'], /may not get pods\/exec/],
+  ] as const
+  for (const [gitVersion, denied, message] of rows) {
+    const members = pair()
+    for (const member of members) {
+      member.version = () =>
+        gitVersion === undefined ? Promise.reject(new Error('not allowed')) : Promise.resolve({ gitVersion })
+      for (const right of denied) member.denied.add(right)
+    }
+    const init = session()
+    const run = verifyClusters(members, { seconds: 1 }, sessionNames(init), init)
+    if (message === undefined) await t.resolves(run, String(gitVersion))
+    else await t.rejects(run, { name: 'UserError', message }, String(gitVersion))
+  }
+})
+
 t.test('what this run does not do takes no right', async (t) => {
   const members = pair()
   for (const member of members) {
