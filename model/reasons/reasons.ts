@@ -52,15 +52,20 @@ export type RefusalReason = {
   [Code in ReasonCode]: (typeof REASONS)[Code] extends { readonly status: RefusalCode } ? Code : never
 }[ReasonCode]
 
-/** Several reasons that hold at once, in one condition (KEP-1645, condition Conflict). */
-export type JoinedReasons = `${ReasonCode},${string}`
+declare const JOINED: unique symbol
+
+/**
+ * Several reasons that hold at once, in one condition (KEP-1645, condition Conflict): joinReasons(). It is no union with
+ * a member for each reason, because the compiler gives up where it would compare all of them with all reasons.
+ */
+export type JoinedReasons = string & { readonly [JOINED]: true }
 
 /** The possible reasons of a condition. */
 export type ConditionReason = ReasonCode | JoinedReasons
 
 export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
   const [first, ...more] = reasons
-  return more.length === 0 ? first : `${first},${more.join(',')}`
+  return more.length === 0 ? first : (`${first},${more.join(',')}` as JoinedReasons)
 }
 
 /** Returns the first of several joined reasons. */

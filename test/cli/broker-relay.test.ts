@@ -65,7 +65,8 @@ t.test('flags that state two relays of one name', async (t) => {
   ]
   for (const relays of rows) {
     const flags = relays.flatMap((relay) => ['--relay', relay])
-    const { code, stderr } = await runCli(['broker', 'serve', '--state', t.testdir(), ...flags])
+    const where = ['--state', t.testdir(), '--advertise', '127.0.0.1:7443']
+    const { code, stderr } = await runCli(['broker', 'serve', ...where, ...flags])
     t.equal(code, 2, relays.join(' '))
     t.match(stderr, /--relay "[^"]+": expected another host and port than those of wss:\/\/one\.example\//)
   }

@@ -50,8 +50,8 @@ t.test('relays with what this cluster knows of them', (t) => {
   ])
   t.strictSame(relayRows({ gateways: [], endpoints: [], notice: undefined }), [])
   const relays = [
-    { name: WEB, state: 'connected', reason: 'RelayAddressShared', note: 'why' },
-    { name: 'oslo', state: 'refuses', reason: 'RelayRefused' },
+    { name: WEB, state: 'connected' as const, reason: 'RelayAddressShared', note: 'why' },
+    { name: 'oslo', state: 'refuses' as const, reason: 'RelayRefused' },
   ]
   const [w1, w2] = ['w1', 'w2'].map((name) => gateway(name, []))
   if (w1?.status === undefined || w2 === undefined) throw new Error('gateways')
