@@ -52,20 +52,18 @@ export type RefusalReason = {
   [Code in ReasonCode]: (typeof REASONS)[Code] extends { readonly status: RefusalCode } ? Code : never
 }[ReasonCode]
 
-declare const JOINED: unique symbol
-
 /**
- * Several reasons that hold at once, in one condition (KEP-1645, condition Conflict): joinReasons(). It is no union with
- * a member for each reason, because the compiler gives up where it would compare all of them with all reasons.
+ * Several reasons that hold at once, in one condition (KEP-1645, condition Conflict): joinReasons(). The first is no
+ * ReasonCode in the type, because the compiler gives up where it would compare a form for each reason with each reason.
  */
-export type JoinedReasons = string & { readonly [JOINED]: true }
+export type JoinedReasons = `${string},${string}`
 
 /** The possible reasons of a condition. */
 export type ConditionReason = ReasonCode | JoinedReasons
 
 export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
   const [first, ...more] = reasons
-  return more.length === 0 ? first : (`${first},${more.join(',')}` as JoinedReasons)
+  return more.length === 0 ? first : `${first},${more.join(',')}`
 }
 
 /** Returns the first of several joined reasons. */
