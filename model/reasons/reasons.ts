@@ -63,7 +63,8 @@ export type ConditionReason = ReasonCode | JoinedReasons
 
 export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
   const [first, ...more] = reasons
-  return more.length === 0 ? first : `${first},${more.join(',')}`
+  const text: string = first
+  return more.length === 0 ? first : `${text},${more.join(',')}`
 }
 
 /** Returns the first of several joined reasons. */
