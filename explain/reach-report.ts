@@ -220,6 +220,7 @@ const COMMANDS: Readonly<Partial<Record<ReasonCode, string>>> = {
   TransitRelayMissing: 'sealane topology show',
   BothNatsVary: 'sealane show relays',
   NatMappingVaries: 'sealane show relays',
+  RelayAddressShared: 'sealane broker relay list',
   RelayRefused: 'sealane broker relay list',
   RelayUnreachable: 'sealane broker relay list',
   RelayForeignClusterset: 'sealane broker relay list',

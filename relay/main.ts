@@ -17,6 +17,7 @@ import {
   type RelayRefusal,
   endName,
   isProofMac,
+  makeInstance,
   proofMac,
 } from '../runtime/datagrams/datagrams.ts'
 import type { Gauge, LabelledCounter, Metrics } from '../runtime/metrics/metrics.ts'
@@ -123,6 +124,7 @@ export async function runRelay(deps: RelayProgramDeps, config: RelayConfig, sign
     ...(tls === undefined ? {} : { tls }),
     maxConnections,
     shared,
+    instance: makeInstance(),
     onPeer,
   })
   deps.onListening?.(server.port)

@@ -19,10 +19,17 @@ export class RelayCommands {
     const { state } = this.#init
     await state.log.refresh()
     const settings = settingsOf(state)
-    return [
+    const relays: readonly StatedRelay[] = [
       ...(statedRelays(settings) ?? []).map((address) => statedRelay(settings, address)),
       ...shadowedRelays(settings).map(({ address, why }) => ({ ...statedRelay(settings, address), notStated: why })),
     ]
+    return relays.map((relay) => {
+      const pin = readRelayAddress(relay.address)?.pin
+      const sameKeyAs = relays.flatMap((one) =>
+        one !== relay && pin !== undefined && readRelayAddress(one.address)?.pin === pin ? [one.name] : [],
+      )
+      return { ...relay, ...(sameKeyAs.length === 0 ? {} : { sameKeyAs }) }
+    })
   }
 
   /**

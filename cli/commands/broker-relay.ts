@@ -71,7 +71,13 @@ function addRemove(relay: Command, context: CommandContext): void {
     })
 }
 
-function fromText({ isFlagged, flag = '--relay', addedAtMs, notStated }: StatedRelay): string {
+function fromText(relay: StatedRelay): string {
+  const { sameKeyAs = [] } = relay
+  const from = sourceText(relay)
+  return sameKeyAs.length === 0 ? from : `${from}; same key as ${sameKeyAs.map(printable).join(', ')}`
+}
+
+function sourceText({ isFlagged, flag = '--relay', addedAtMs, notStated }: StatedRelay): string {
   if (addedAtMs === undefined) return printable(flag)
   if (isFlagged) return `${printable(flag)}, added`
   return notStated === undefined ? 'added' : `added, but not used: ${printable(notStated)}`

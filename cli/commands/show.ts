@@ -253,6 +253,10 @@ const relays: View<RelayRow> = {
       align: 'right',
     },
     { title: 'LINKS', cell: (row) => row.links.map(({ node, cluster }) => `${node} to ${cluster}`).join(', ') || '-' },
+    {
+      title: 'TROUBLE',
+      cell: (row) => row.troubles?.map(({ node, reason }) => `${node}: ${reason}`).join(', ') ?? '-',
+    },
   ],
   kinds: ['Gateway', 'Endpoint', 'Membership'],
   async items(api, signal) {

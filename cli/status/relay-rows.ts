@@ -20,6 +20,8 @@ export interface RelayRow {
   readonly rttMs?: number
   /** What the relay states, from 0 to 1. Absent: it states nothing. */
   readonly load?: number
+  /** What is wrong with it, as gateways of this cluster see it. Absent: nothing. */
+  readonly troubles?: readonly { readonly node: string; readonly reason: string; readonly note?: string }[]
   /** Links of this cluster that it carries now. */
   readonly links: readonly { readonly node: string; readonly cluster: string }[]
 }
@@ -44,7 +46,10 @@ export function relayRows({ gateways, endpoints, notice }: RelayObjects): readon
     if (address === undefined) return []
     const relay = relayName(address)
     const links = usersOf(connections.filter(({ usingRelay }) => usingRelay === relay))
-    return [{ relay, carries: RUNG_TCP_443, offeredBy: 'broker', links }]
+    const troubles = troublesOf(gateways, relay)
+    return [
+      { relay, carries: RUNG_TCP_443, offeredBy: 'broker', ...(troubles.length === 0 ? {} : { troubles }), links },
+    ]
   })
   return [...members.sort((a, b) => (a.relay < b.relay ? -1 : 1)), ...web]
 }
@@ -68,6 +73,16 @@ function memberRow({ metadata, spec }: Endpoint, connections: readonly NodeConne
     ...(load === undefined ? {} : { load }),
     links: usersOf(carried),
   }
+}
+
+function troublesOf(gateways: readonly Gateway[], relay: string): NonNullable<RelayRow['troubles']> {
+  return gateways.flatMap(({ metadata, status }) =>
+    (status?.relays ?? []).flatMap(({ name, reason, note }) =>
+      name === relay && reason !== undefined
+        ? [{ node: metadata.name, reason, ...(note === undefined ? {} : { note }) }]
+        : [],
+    ),
+  )
 }
 
 function usersOf(connections: readonly NodeConnection[]): RelayRow['links'] {

@@ -17,6 +17,7 @@ import { type ComponentDeps, UserError, messageOf, parseHostPort, replaceFile } 
 import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { withProcess } from '../compose.ts'
+import { lockRelayFolder } from './relay-lock.ts'
 
 export interface RelayProcessInit {
   readonly listen: string
@@ -72,9 +73,11 @@ export async function serveRelayHere(deps: ComponentDeps, init: RelayHereInit, s
   await runRelay(deps, config, signal)
 }
 
-/** Throws UserError for files that cannot be used. */
+/** Throws UserError for files that cannot be used, and for a state folder of which another relay has the key in use. */
 export async function serveRelayProcess(init: RelayProcessInit, signal: AbortSignal): Promise<void> {
   const { host, port } = parseHostPort(init.listen, '--listen', true)
+  const ownsKey = init.tls === undefined && !init.plain
+  using _lock = ownsKey ? await lockRelayFolder(init.state) : undefined
   const { tls, pin } = await identityOf(init)
   const authorities = (): Promise<readonly Uint8Array[]> => readAuthorities(init.ca)
   await authorities()

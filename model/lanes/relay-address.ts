@@ -33,33 +33,34 @@ export function readRelayAddress(text: string): RelayAddress | undefined {
 
 /**
  * The relays of a clusterset: those of the broker's flags, and then those that operators have added. Of several with
- * one host, the first alone counts, because a link is named by the host of its relay. No more than MAX_RELAYS. Pure.
+ * one name, the first alone counts, because a link is named by its relay (relayName()). No more than MAX_RELAYS. Pure.
  */
 export function mergedRelays(flagged: readonly string[], added: readonly string[]): readonly string[] {
-  const hosts = new Set(flagged.map(hostOf))
+  const names = new Set(flagged.map(nameOf))
   const more = added.filter((text) => {
-    const host = hostOf(text)
-    if (host === undefined || hosts.has(host)) return false
-    hosts.add(host)
+    const name = nameOf(text)
+    if (name === undefined || names.has(name)) return false
+    names.add(name)
     return true
   })
   return [...flagged, ...more].slice(0, MAX_RELAYS)
 }
 
-/** Two different addresses of one host, one of `flagged` and one of `added`. Undefined if there are none. */
+/** Two different addresses with one relayName(), one of `flagged` and one of `added`. Undefined if there are none. */
 export function relayConflict(
   flagged: readonly string[],
   added: readonly string[],
 ): { readonly flagged: string; readonly added: string } | undefined {
   for (const one of flagged) {
-    const other = added.find((text) => text !== one && hostOf(text) !== undefined && hostOf(text) === hostOf(one))
+    const other = added.find((text) => text !== one && nameOf(text) !== undefined && nameOf(text) === nameOf(one))
     if (other !== undefined) return { flagged: one, added: other }
   }
   return undefined
 }
 
-function hostOf(text: string): string | undefined {
-  return readRelayAddress(text)?.host
+function nameOf(text: string): string | undefined {
+  const address = readRelayAddress(text)
+  return address && relayName(address)
 }
 
 /** For messages. */

@@ -188,6 +188,11 @@ export const LANE_REASONS = {
     todo: 'Correct the A records of the name. Gateways are called by IPv4.',
     shows: ['condition PublicNameResolved of Gateway', 'log of the gateway'],
   },
+  RelayAddressShared: {
+    means: 'Several relays on port 443 answer at one address. Gateways meet only at the same one.',
+    todo: 'Give each relay an address of its own, with a key of its own, and name all at the broker.',
+    shows: ['status of Gateway', 'log of the gateway'],
+  },
   RelayForeignClusterset: {
     means: 'A relay on port 443 does not trust the authority of this clusterset.',
     todo: 'Start `sealane relay serve` with `--ca` and the `ca.crt` of this clusterset.',

@@ -52,15 +52,19 @@ export type RefusalReason = {
   [Code in ReasonCode]: (typeof REASONS)[Code] extends { readonly status: RefusalCode } ? Code : never
 }[ReasonCode]
 
-/** Several reasons that hold at once, in one condition (KEP-1645, condition Conflict). */
-export type JoinedReasons = `${ReasonCode},${string}`
+/**
+ * Several reasons that hold at once, in one condition (KEP-1645, condition Conflict): joinReasons(). The first is no
+ * ReasonCode in the type, because the compiler gives up where it would compare a form for each reason with each reason.
+ */
+export type JoinedReasons = `${string},${string}`
 
 /** The possible reasons of a condition. */
 export type ConditionReason = ReasonCode | JoinedReasons
 
 export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
   const [first, ...more] = reasons
-  return more.length === 0 ? first : `${first},${more.join(',')}`
+  const text: string = first
+  return more.length === 0 ? first : `${text},${more.join(',')}`
 }
 
 /** Returns the first of several joined reasons. */

@@ -246,6 +246,8 @@ export interface StatedRelay {
   readonly addedAtMs?: number
   /** Why members do not get it: another one has its name, or there are too many. Absent: they get it. */
   readonly notStated?: string
+  /** Others with the same key (pin): other names of the same relay, or relays that share a key. Absent: none. */
+  readonly sameKeyAs?: readonly string[]
 }
 
 export type RelayFlag = '--relay' | '--relay-here'

@@ -10,7 +10,15 @@ import type { Clock } from '../../reconcile/reconcile.ts'
 import type { SharedPort } from '../shared-port/shared-port.ts'
 import { createServer, createServerOverTls } from '../http/http.ts'
 import { listenAt } from '../runtime.ts'
-import { type Frame, MAX_FRAME_BYTES, MAX_FRAME_PARTS, SUBPROTOCOL, decodeFrame, encodeFrame } from './frames.ts'
+import {
+  type Frame,
+  INSTANCE_HEADER,
+  MAX_FRAME_BYTES,
+  MAX_FRAME_PARTS,
+  SUBPROTOCOL,
+  decodeFrame,
+  encodeFrame,
+} from './frames.ts'
 
 /** A connection from the relay's side. */
 export interface PeerSocket {
@@ -43,6 +51,8 @@ export interface DatagramServerInit {
   readonly maxConnections: number
   /** Another server of this process accepts, and hands over what is for this one. Absent: it listens itself. */
   readonly shared?: SharedPort | undefined
+  /** makeInstance(). */
+  readonly instance: string
   readonly onPeer: (peer: PeerSocket) => PeerEvents
 }
 
@@ -102,6 +112,7 @@ export async function serveDatagrams(init: DatagramServerInit): Promise<Datagram
     clientTracking: true,
     handleProtocols: (protocols) => (protocols.has(SUBPROTOCOL) ? SUBPROTOCOL : false),
   })
+  sockets.on('headers', (headers) => headers.push(`${INSTANCE_HEADER}: ${init.instance}`))
   // Node looks for late requests only in servers that listen.
   const late = new WeakMap<Duplex, () => void>()
   server.on('secureConnection', (socket: Duplex) => {

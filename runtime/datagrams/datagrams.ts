@@ -19,6 +19,7 @@ export {
   encodeFrame,
   endName,
   isProofMac,
+  makeInstance,
   proofMac,
 } from './frames.ts'
 export { type LoopbackPort, type LoopbackPortInit, openLoopbackPort } from './loopback-port.ts'

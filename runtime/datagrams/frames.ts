@@ -13,11 +13,18 @@
  *
  * A decoder never throws: octets that are not a whole, well-formed frame give undefined.
  */
-import { createHash, createHmac, hkdfSync, timingSafeEqual } from 'node:crypto'
+import { createHash, createHmac, hkdfSync, randomBytes, timingSafeEqual } from 'node:crypto'
 
 export const FRAMES_VERSION = 1
 /** The WebSocket subprotocol. */
 export const SUBPROTOCOL = 'sealane.relay.v1'
+/**
+ * A header of the relay's answer to the WebSocket handshake: which process it is (makeInstance()). It is no frame,
+ * because gateways of earlier releases end a connection on which a frame comes that they do not know. Relays of earlier
+ * releases send none.
+ */
+export const INSTANCE_HEADER = 'sealane-relay-instance'
+const INSTANCE_BYTES = 8
 export const NONCE_BYTES = 32
 export const KEY_BYTES = 32
 const MAC_BYTES = 32
@@ -92,6 +99,17 @@ const TYPES = {
   datagrams: 7,
   restarting: 8,
 } as const
+
+/** Another one for each process that relays, in hexadecimal: two processes with one key are two relays. */
+export function makeInstance(): string {
+  return randomBytes(INSTANCE_BYTES).toString('hex')
+}
+
+/** Undefined for a header that is absent, or not of the form that makeInstance() gives. Never throws. */
+export function readInstance(header: unknown): string | undefined {
+  const isOne = typeof header === 'string' && header.length === 2 * INSTANCE_BYTES && /^[0-9a-f]+$/.test(header)
+  return isOne ? header : undefined
+}
 
 /** The name of an end in frames, in hexadecimal. Another clusterset has other names for the same identity. */
 export function endName(clusterset: string, identity: Buffer): string {

@@ -16,6 +16,7 @@ import {
   type Datagram,
   FRAMES_VERSION,
   type Frame,
+  INSTANCE_HEADER,
   MAX_FRAME_BYTES,
   MAX_FRAME_PARTS,
   type Proof,
@@ -23,20 +24,26 @@ import {
   SUBPROTOCOL,
   decodeFrame,
   encodeFrame,
+  readInstance,
 } from './frames.ts'
 
 export interface RelayTarget {
+  readonly clock: Clock
+  readonly proxies: ProxyChoice
   /** `wss://…`, or `ws://…` in a test and behind a proxy on this machine. */
   readonly url: URL
   /** SHA-256 of the relay's public key (SubjectPublicKeyInfo), in hexadecimal. Absent: the authorities of the system. */
   readonly pin?: string
+  /** Authorities besides those of the system, in PEM. */
+  readonly ca?: string
 }
 
 export interface RelayConnectionInit extends RelayTarget {
-  readonly clock: Clock
-  readonly proxies: ProxyChoice
-  /** Authorities besides those of the system, in PEM. */
-  readonly ca?: string
+  /**
+   * Whether a connection to this process is wanted (readInstance()), before anything is proven to it: a relay takes one
+   * connection of a gateway, so a second one would end the first. Default: it is.
+   */
+  readonly wants?: (instance: string | undefined) => boolean
   /** Answers the challenge. Undefined if this end cannot be proven now. */
   readonly prove: (challenge: Challenge) => Proof | undefined
   readonly onDatagram: (datagram: Datagram) => void
@@ -52,10 +59,18 @@ export class RelayRefusedError extends Error {
   /** How far the relay's clock is ahead of this one, in milliseconds. */
   readonly aheadMs: number
   constructor(host: string, why: RelayRefusal, aheadMs: number) {
-    super(`relay ${host} refuses this gateway: ${REFUSAL_TEXTS[why]}`)
+    super(`relay ${host} refuses this gateway: ${REFUSAL_TEXTS[why]}${clockText(why, aheadMs)}`)
     this.name = 'RelayRefusedError'
     this.why = why
     this.aheadMs = aheadMs
+  }
+}
+
+/** The relay is one to which no connection is wanted: RelayConnectionInit.wants. */
+export class RelayNotWantedError extends Error {
+  constructor(host: string) {
+    super(`relay ${host}: another address leads to the same process`)
+    this.name = 'RelayNotWantedError'
   }
 }
 
@@ -79,6 +94,16 @@ const REFUSAL_TEXTS: Readonly<Record<RelayRefusal, string>> = {
   tooFast: 'this cluster connects too often',
 }
 
+/** Differences of clocks below it are not worth a word. */
+const CLOCK_TOLD_MS = 120_000
+
+/** By how much the clocks differ, where a refusal may come from that. */
+function clockText(why: RelayRefusal, aheadMs: number): string {
+  if ((why !== 'expired' && why !== 'wrongClock') || Math.abs(aheadMs) < CLOCK_TOLD_MS) return ''
+  const minutes = Math.round(Math.abs(aheadMs) / 60_000)
+  return ` (the clock of the relay is ${minutes} min ${aheadMs > 0 ? 'ahead of' : 'behind'} that of this gateway)`
+}
+
 /** From the call to the welcome. */
 const OPEN_MS = 8000
 /** How often the relay is asked for a sign of life, and how long it may be silent. */
@@ -88,6 +113,8 @@ const SILENT_MS = 5000
 export interface RelayConnection {
   /** From the last ping to its answer, in milliseconds. Undefined: none was answered yet. */
   readonly rttMs: number | undefined
+  /** Which process it is. Undefined: the relay is of an earlier release, or a proxy in front of it drops the header. */
+  readonly instance: string | undefined
   /** Resolves when it has ended, with the time after which the relay wants to be called again, if it said so. */
   readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
   /** Sets all ends, by endName(), with which datagrams are to be exchanged. */
@@ -97,26 +124,52 @@ export interface RelayConnection {
   close(): void
 }
 
-/** Throws RelayRefusedError, RelayUnreachableError, ProxyError, or the signal's reason. */
-export async function connectRelay(init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
-  const { clock, url } = init
-  const host = url.host
+/** Throws RelayRefusedError, RelayNotWantedError, RelayUnreachableError, ProxyError, or the signal's reason. */
+export function connectRelay(init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
+  return inTime(init, signal, async (either) => {
+    const opened = await openSocket(init, either)
+    if (init.wants?.(opened.instance) !== false) return await admitted(opened, init, either)
+    opened.socket.terminate()
+    throw new RelayNotWantedError(init.url.host)
+  })
+}
+
+/**
+ * Which process answers at an address now, without proving anything to it. Undefined: it does not say so. Throws
+ * RelayUnreachableError, ProxyError, or the signal's reason.
+ */
+export function askInstance(target: RelayTarget, signal: AbortSignal): Promise<string | undefined> {
+  return inTime(target, signal, async (either) => {
+    const { socket, instance } = await openSocket(target, either)
+    socket.terminate()
+    return instance
+  })
+}
+
+async function inTime<T>(
+  { clock, url: { host } }: RelayTarget,
+  signal: AbortSignal,
+  run: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const late = new AbortController()
   const cancel = clock.setTimer(OPEN_MS, () =>
     late.abort(new RelayUnreachableError(host, `no answer within ${OPEN_MS / 1000} s`)),
   )
   try {
-    const either = AbortSignal.any([signal, late.signal])
-    const socket = await openSocket(init, either)
-    return await admitted(socket, init, either)
+    return await run(AbortSignal.any([signal, late.signal]))
   } finally {
     cancel()
   }
 }
 
-async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promise<WebSocket> {
-  const { url } = init
-  const stream = await openStream(init, signal)
+interface Opened {
+  readonly socket: WebSocket
+  readonly instance: string | undefined
+}
+
+async function openSocket(target: RelayTarget, signal: AbortSignal): Promise<Opened> {
+  const { url } = target
+  const stream = await openStream(target, signal)
   const bare = new URL(url)
   bare.hash = ''
   const socket = new WebSocket(bare, SUBPROTOCOL, {
@@ -137,10 +190,14 @@ async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promi
       reject(error)
     }
     const onAbort = (): void => fail(abortReason(signal))
+    let instance: string | undefined
+    socket.on('upgrade', ({ headers }: IncomingMessage) => {
+      instance = readInstance(headers[INSTANCE_HEADER])
+    })
     socket.on('open', () => {
       signal.removeEventListener('abort', onAbort)
       socket.pause()
-      resolve(socket)
+      resolve({ socket, instance })
     })
     socket.on('unexpected-response', (_request, response: IncomingMessage) => {
       fail(new RelayUnreachableError(url.host, `it answers with status ${response.statusCode ?? 0} and is no relay`))
@@ -153,7 +210,7 @@ async function openSocket(init: RelayConnectionInit, signal: AbortSignal): Promi
 }
 
 /** A connected stream, with TLS unless the URL is plain. */
-async function openStream({ clock, url, pin, ca, proxies }: RelayConnectionInit, signal: AbortSignal): Promise<Socket> {
+async function openStream({ clock, url, pin, ca, proxies }: RelayTarget, signal: AbortSignal): Promise<Socket> {
   signal.throwIfAborted()
   const isTls = url.protocol === 'wss:'
   const host = url.hostname.replace(/^\[|\]$/g, '')
@@ -179,11 +236,27 @@ async function openStream({ clock, url, pin, ca, proxies }: RelayConnectionInit,
     await happens(socket, 'secureConnect', url.host, signal)
   } catch (error) {
     tcp.destroy()
-    throw error
+    throw certificateError(url.host, error, clock.now())
   }
   if (pin === undefined || hasPin(socket, pin)) return socket
   socket.destroy()
   throw new RelayUnreachableError(url.host, 'its key is not the one that the address states')
+}
+
+const CERTIFICATE_TEXTS: Readonly<Record<string, string>> = {
+  CERT_NOT_YET_VALID: 'its certificate is not valid yet',
+  CERT_HAS_EXPIRED: 'its certificate has expired',
+}
+
+/** The same error, with what this gateway takes for the time where that decides. */
+function certificateError(host: string, error: unknown, nowMs: number): unknown {
+  const { cause } = errorOf(error)
+  const text = CERTIFICATE_TEXTS[(cause as NodeJS.ErrnoException | undefined)?.code ?? '']
+  // By the day, so that it is said once and not with each call.
+  const day = new Date(nowMs).toISOString().slice(0, 10)
+  return text === undefined
+    ? error
+    : new RelayUnreachableError(host, `${text}: it is ${day} (UTC) by the clock of this gateway`, { cause })
 }
 
 function happens(socket: Socket, event: 'connect' | 'secureConnect', host: string, signal: AbortSignal): Promise<void> {
@@ -235,7 +308,8 @@ function hasPin(socket: TLSSocket, pin: string): boolean {
 }
 
 /** Answers the challenge and waits for the welcome. */
-function admitted(socket: WebSocket, init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
+function admitted(opened: Opened, init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
+  const { socket } = opened
   const { host } = init.url
   return new Promise((resolve, reject) => {
     const fail = (error: Error): void => {
@@ -270,7 +344,7 @@ function admitted(socket: WebSocket, init: RelayConnectionInit, signal: AbortSig
           signal.removeEventListener('abort', onAbort)
           socket.off('message', onMessage)
           socket.off('close', onClose)
-          resolve(new OpenRelayConnection(socket, init))
+          resolve(new OpenRelayConnection(opened, init))
           return
         case 'datagrams':
         case 'present':
@@ -291,12 +365,14 @@ function admitted(socket: WebSocket, init: RelayConnectionInit, signal: AbortSig
 
 class OpenRelayConnection implements RelayConnection {
   readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
+  readonly instance: string | undefined
   readonly #socket: WebSocket
   readonly #queue: DatagramQueue
   #wants = ''
   #rttMs: number | undefined
 
-  constructor(socket: WebSocket, { clock, onDatagram, onPresent, onDropped }: RelayConnectionInit) {
+  constructor({ socket, instance }: Opened, { clock, onDatagram, onPresent, onDropped }: RelayConnectionInit) {
+    this.instance = instance
     this.#socket = socket
     this.#queue = new DatagramQueue({
       clock,

@@ -37,6 +37,16 @@ t.test('each command, and each a second time', async (t) => {
     [['remove', 'wss://four.example/'], 0, /^relay four\.example removed\n$/],
     [['remove', 'http://four.example/'], 1, /^$/, /expected host\[:port\]/],
   ])
+  const pin = 'b'.repeat(64)
+  await runAll(t, broker.state, [
+    [['add', `wss://a.example/#${pin}`], 0, /added/],
+    [['add', `wss://b.example/#${pin}`], 0, /added/],
+    [['list'], 0, /a\.example +added; same key as b\.example +20[^]*b\.example +added; same key as a\.example +20/],
+    [['list', '-o', 'json'], 0, /"sameKeyAs": \[\n *"b\.example"\n *\]/],
+    [['remove', 'a.example'], 0, /removed/],
+    [['list'], 0, /b\.example +added +20/],
+    [['remove', 'b.example'], 0, /removed/],
+  ])
   await broker.stop()
   await runAll(t, broker.state, [
     [['remove', 'three.example'], 0, /removed/],
@@ -44,4 +54,20 @@ t.test('each command, and each a second time', async (t) => {
   ])
   await broker.start()
   await runAll(t, broker.state, [[['list', '-o', 'json'], 0, /"address": "wss:\/\/one\.example\/"/]])
+})
+
+t.test('flags that state two relays of one name', async (t) => {
+  const one = `wss://one.example/#${'a'.repeat(64)}`
+  const rows: readonly (readonly string[])[] = [
+    [one, `wss://one.example/#${'b'.repeat(64)}`],
+    [one, 'wss://ONE.example:443/'],
+    ['wss://two.example/', one, 'wss://one.example/other'],
+  ]
+  for (const relays of rows) {
+    const flags = relays.flatMap((relay) => ['--relay', relay])
+    const where = ['--state', t.testdir(), '--advertise', '127.0.0.1:7443']
+    const { code, stderr } = await runCli(['broker', 'serve', ...where, ...flags])
+    t.equal(code, 2, relays.join(' '))
+    t.match(stderr, /--relay "[^"]+": expected another host and port than those of wss:\/\/one\.example\//)
+  }
 })

@@ -1,11 +1,12 @@
 /**
  * Two sites between which no UDP passes reach each other over a relay on port 443: roma calls it through an HTTP proxy,
- * and a TLS-terminating proxy stands in front of a second relay. A relay that starts again interrupts calls for a
- * moment, and a member of another clusterset is refused; the broker is away meanwhile.
+ * and a TLS-terminating proxy stands in front of a second relay. A copy of a relay, with its key, is another relay. A
+ * relay that starts again interrupts calls for a moment, and a member of another clusterset is refused; the broker is
+ * away meanwhile.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
+import { cpSync, existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -94,6 +95,20 @@ t.test('sites between which no UDP passes', { skip: netnsMissing() ?? false }, (
         t.match(proxy.said, /CONNECT [\d.]+:443/, 'the proxy was asked')
         const shown = await paris.machine('gw1').run(['show', 'connections', '--site', paris.file])
         t.match(shown, `tcp-443 ${broker.address}`)
+
+        // A copy of the folder serves elsewhere, with the same key: paris reaches that one alone, and roma both.
+        cpSync(join(folder, 'relay'), join(folder, 'copy'), { recursive: true })
+        const copy = relay(ca, ['--listen', '0.0.0.0:9443', '--state', join(folder, 'copy')])
+        await eventually(() => copy.said.includes('relay listens'), { deadlineMs: 20_000, say: 'the copy listens' })
+        await again([`wss://${broker.address}/#${pin}`, `wss://${broker.address}:9443/#${pin}`])
+        await internet.exec('nft', [
+          'table ip copied { chain forward { type filter hook forward priority 0; ' +
+            `ip saddr ${paris.machine('gw1').address} ip daddr ${broker.address} tcp dport 443 reject; }; }`,
+        ])
+        await crosses('over the copy', `${broker.address}:9443`)
+        await internet.exec('nft', ['delete', 'table', 'ip', 'copied'])
+        await copy.stop()
+        await crosses('over the first one again', broker.address)
 
         await broker.stop()
         await first.stop()

@@ -12,6 +12,7 @@ import {
   SUBPROTOCOL,
   decodeFrame,
   encodeFrame,
+  makeInstance,
 } from '../../runtime/datagrams/frames.ts'
 import { createServerCertificate } from '../../protocol/identity/x509.ts'
 import { createKey, keyToPem } from '../../protocol/identity/keys.ts'
@@ -179,6 +180,59 @@ t.test('a connection that is cut in the middle, without an end, is noticed withi
   b.connection.close()
 })
 
+t.test('a gateway of an earlier release finds nothing that it does not know', async (t) => {
+  const at = await relay(t, [demo], { plain: true })
+  const socket = new WebSocket(at.url, SUBPROTOCOL)
+  t.teardown(() => socket.terminate())
+  const frames: Buffer[] = []
+  socket.on('message', (data) => {
+    frames.push(data as Buffer)
+    const frame = decodeFrame(data as Buffer)
+    if (frame?.t === 'challenge') socket.send(encodeFrame({ t: 'proof', ...paris.prove(frame) }))
+    if (frame?.t === 'welcome') socket.send(encodeFrame({ t: 'wants', ends: [roma.name] }))
+  })
+  await eventually(() => frames.length === 2, { ...soon, say: 'it is let in' })
+  const far = await connected(roma, at)
+  far.connection.want([paris.name])
+  await eventually(() => frames.length === 3, { ...soon, say: 'the other end is there' })
+  t.same(
+    frames.map((frame) => [frame[0], frame.length]),
+    [
+      [1, 74],
+      [3, 1],
+      [6, 9],
+    ],
+    'their types and lengths are those of the first release',
+  )
+  far.connection.close()
+})
+
+t.test('a certificate that is not valid yet, or no longer, with what this gateway takes for the time', async (t) => {
+  const day = 24 * 3_600_000
+  const issuedMs = clock.now()
+  const rows: readonly (readonly [offsetMs: number, text: RegExp, code: string])[] = [
+    [
+      400 * day,
+      /its certificate is not valid yet: it is \d{4}-\d\d-\d\d \(UTC\) by the clock of/,
+      'CERT_NOT_YET_VALID',
+    ],
+    [-4000 * day, /its certificate has expired: it is/, 'CERT_HAS_EXPIRED'],
+  ]
+  for (const [offsetMs, message, code] of rows) {
+    const init = { clusterset: 'demo', key: createKey(), nowMs: issuedMs + offsetMs, hosts: ['127.0.0.1'] }
+    const { certificate, key } = await createServerCertificate(demo, init)
+    const tls = { certificate: certificateToPem(certificate), key: keyToPem(key) }
+    const { url } = await relay(t, [demo], { tls })
+    const calls = { clock, url, proxies: () => undefined, prove: paris.prove }
+    const events = { onDatagram: () => undefined, onPresent: () => undefined }
+    const called = connectRelay({ ...calls, ...events, ca: certificateToPem(demo.certificate) }, never)
+    await t.rejects(called, { name: 'RelayUnreachableError', message, cause: { code } })
+    // With a pin the key alone counts.
+    const pin = pinOf(createPublicKey(key).export({ type: 'spki', format: 'der' }))
+    ;(await connected(paris, { url, pin })).connection.close()
+  }
+})
+
 t.test('strangers hold little, and disturb nobody', async (t) => {
   const at = await relay(t, [demo], { plain: true })
   const [a, b] = [await connected(paris, at), await connected(roma, at)]
@@ -300,7 +354,7 @@ t.test('what a member asks for costs little, however often it asks', async (t) =
 t.test('a peer that never reads is cut off', async (t) => {
   const ended = Promise.withResolvers<undefined>()
   const server = await serveDatagrams({
-    ...{ clock, host: '127.0.0.1', port: 0, maxConnections: 4 },
+    ...{ clock, host: '127.0.0.1', port: 0, maxConnections: 4, instance: makeInstance() },
     onPeer: (peer) => ({
       // Each datagram of the peer makes the relay say something long.
       onFrame: () => peer.send(Buffer.alloc(MAX_FRAME_BYTES)),
@@ -476,7 +530,7 @@ t.test('signs of life and repeated wants of one gateway are not read without end
   const frames: string[] = []
   const time = new FakeClock()
   const server = await serveDatagrams({
-    ...{ clock: time, host: '127.0.0.1', port: 0, maxConnections: 4 },
+    ...{ clock: time, host: '127.0.0.1', port: 0, maxConnections: 4, instance: makeInstance() },
     onPeer: (peer) => ({
       onFrame: (frame) => {
         frames.push(frame?.t ?? 'none')

@@ -12,8 +12,8 @@ import {
   proofMac,
 } from '../../../runtime/datagrams/datagrams.ts'
 import type { LoopbackPort, RelayConnection } from '../../../runtime/datagrams/datagrams.ts'
-import { ProxyError, type ProxyChoice } from '../../../runtime/proxy/proxy.ts'
-import { UserError, messageOf } from '../../../runtime/runtime.ts'
+import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
+import { messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 import { parseAddress } from '../../../model/addresses/addresses.ts'
@@ -21,7 +21,9 @@ import { type RelayAddress, decodeRelayNotice, readRelayAddress, relayName } fro
 import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import type { OwnEnd } from '../relay/relay-calls.ts'
+import { InstanceWatch } from './instance-watch.ts'
 import type { WebLink } from './plan-web-use.ts'
+import { isNotWanted, isRefusal, reasonOfFailure } from './relay-failures.ts'
 
 export interface WebRelaysDeps {
   readonly clock: Clock
@@ -83,10 +85,22 @@ const FLAPS_MS = 60_000
 const RESTARTED_MS = AGAIN.maxMs * (1 + JITTER) + LOST_MS / 2
 /** A relay that refuses is asked less often. */
 const REFUSED_MS = 10_000
+/**
+ * How often an address is called that leads to a process to which another one leads too, and how often it is asked
+ * which process answers there.
+ */
+const ASK = { minMs: 5000, maxMs: 60_000 }
+/** Connections through one address that leads to several processes: one to each of so many. */
+const MOST_AT_ADDRESS = 3
+const SHARED_WHY =
+  'several relays answer at this address, and gateways meet only at the same one: give each an address of its own'
 
 export class WebRelays {
   readonly #deps: WebRelaysDeps
+  /** By address, and those at one that leads to several processes by a number too. */
   #relays: ReadonlyMap<string, WebRelay> = new Map()
+  /** By address. */
+  #watches: ReadonlyMap<string, InstanceWatch> = new Map()
 
   constructor(deps: WebRelaysDeps) {
     this.#deps = deps
@@ -98,40 +112,78 @@ export class WebRelays {
     const credentials =
       own === undefined || ticket === undefined ? undefined : { own, ticket: Buffer.from(ticket, 'base64') }
     const relays = new Map<string, WebRelay>()
+    const watches = new Map<string, InstanceWatch>()
     for (const text of addresses) {
       const address = readRelayAddress(text)
-      // A relay takes one connection of a gateway, so two of its addresses would end each other's connections.
-      if (address !== undefined && [...relays.values()].some((one) => one.serves(address))) continue
-      if (address !== undefined) relays.set(text, this.#relays.get(text) ?? this.#relayAt(address))
+      if (address === undefined) continue
+      const watch = this.#watches.get(text) ?? new InstanceWatch()
+      watches.set(text, watch)
+      const count = watch.varies(this.#deps.clock.monotonic()) ? MOST_AT_ADDRESS : 1
+      for (let i = 1; i <= count; i++) {
+        const key = i === 1 ? text : `${text} ${i}`
+        relays.set(key, this.#relays.get(key) ?? this.#relayAt(address, watch, i === 1))
+      }
     }
-    for (const [text, relay] of this.#relays) if (!relays.has(text)) relay.close()
+    this.#watches = watches
+    const gone = [...this.#relays].flatMap(([text, relay]) => (relays.has(text) ? [] : [relay]))
+    for (const relay of gone) relay.close()
     this.#relays = relays
+    if (gone.length > 0) for (const relay of relays.values()) relay.wake()
     for (const relay of relays.values()) relay.apply(credentials, links, ports)
   }
 
-  #relayAt(address: RelayAddress): WebRelay {
-    const relay: WebRelay = new WebRelay(this.#deps, address, (name) =>
-      [...this.#relays.values()].some((one) => one !== relay && one.hears(name)),
-    )
+  #relayAt(address: RelayAddress, watch: InstanceWatch, isFirst: boolean): WebRelay {
+    const others = (): readonly WebRelay[] => [...this.#relays.values()].filter((one) => one !== relay)
+    const relay: WebRelay = new WebRelay(this.#deps, address, {
+      watch,
+      isFirst,
+      isElsewhere: (name) => others().some((one) => one.hears(name)),
+      // One at an address that leads to several processes gives way to one that does not.
+      isHeld: (instance) =>
+        others().some((one) => one.holds(instance, address) && (instance === undefined || !one.varies || relay.varies)),
+      onFree: () => {
+        for (const one of others()) one.wake()
+      },
+    })
     return relay
   }
 
-  /** Where packets get to far ends that are at the same relay, by linkKey(), in the order of the relays. */
+  /**
+   * Where packets get to far ends that are at the same relay, by linkKey(), in the order of the relays: those at an
+   * address that leads to several processes come last.
+   */
   places(): ReadonlyMap<string, readonly RelayPlace[]> {
     const places = new Map<string, RelayPlace[]>()
-    for (const relay of this.#relays.values())
+    const relays = [...this.#relays.values()]
+    for (const relay of [...relays.filter((one) => !one.varies), ...relays.filter((one) => one.varies)])
       for (const [key, place] of relay.places()) places.set(key, [...(places.get(key) ?? []), place])
     return places
   }
 
+  /** One for each address: of two that lead to the same process, the one that is used. */
   views(): readonly WebRelayView[] {
-    return [...this.#relays.values()].map((relay) => relay.view())
+    return [...this.#relays.values()].flatMap((relay) => (relay.isShown ? [relay.view()] : []))
   }
 
   close(): void {
     for (const relay of this.#relays.values()) relay.close()
     this.#relays = new Map()
+    this.#watches = new Map()
   }
+}
+
+/** What a relay shares with the others of this gateway. */
+interface Shared {
+  /** Of its address. */
+  readonly watch: InstanceWatch
+  /** Whether it is the first connection through its address, which asks which processes answer there. */
+  readonly isFirst: boolean
+  /** Whether another relay has this far end now. */
+  readonly isElsewhere: (name: string) => boolean
+  /** Whether another one is connected to this process, or is about to be. */
+  readonly isHeld: (instance: string | undefined) => boolean
+  /** A call has failed: another address may lead to the same process. */
+  readonly onFree: () => void
 }
 
 interface WebPort {
@@ -173,14 +225,32 @@ class WebRelay {
   #cancelLost: (() => void) | undefined
   #lostUntilMs = 0
   #lostMs = -Infinity
-  /** Whether another relay has this far end now. */
-  readonly #isElsewhere: (name: string) => boolean
+  readonly #shared: Shared
+  /** The process with which it has a connection, or proves itself now. */
+  #claim: { readonly instance: string | undefined } | undefined
+  readonly #askBackoff: Backoff
+  readonly #spareBackoff: Backoff
+  #cancelAsk: (() => void) | undefined
+  #wasVarying = false
+  /** Another relay was connected to the process to which this one has led last. */
+  #isSpare = false
 
-  constructor(deps: WebRelaysDeps, address: RelayAddress, isElsewhere: (name: string) => boolean) {
+  constructor(deps: WebRelaysDeps, address: RelayAddress, shared: Shared) {
     this.#deps = deps
     this.#address = address
-    this.#isElsewhere = isElsewhere
+    this.#shared = shared
     this.#backoff = new Backoff(deps.clock, RETRY)
+    this.#askBackoff = new Backoff(deps.clock, ASK)
+    this.#spareBackoff = new Backoff(deps.clock, ASK)
+  }
+
+  /** Whether its address leads to several processes. */
+  get varies(): boolean {
+    return this.#shared.watch.varies(this.#deps.clock.monotonic())
+  }
+
+  get isShown(): boolean {
+    return this.#shared.isFirst && (!this.#isSpare || this.varies)
   }
 
   apply(credentials: Credentials | undefined, links: readonly WebLink[], ports: ReadonlyMap<number, number>): void {
@@ -191,7 +261,8 @@ class WebRelay {
       return
     }
     const wanted = new Map<string, Pick<WebPort, 'cable' | 'name'>>()
-    for (const { key, remoteLane, identity } of links) {
+    // A spare one may stay so for days: it has no ports.
+    for (const { key, remoteLane, identity } of this.#isSpare ? [] : links) {
       const cable = ports.get(remoteLane)
       const name = endName(credentials.own.clusterset, Buffer.from(identity, 'base64'))
       if (cable !== undefined) wanted.set(key, { cable, name })
@@ -213,11 +284,19 @@ class WebRelay {
     return this.#connection !== undefined && this.#heard.includes(name)
   }
 
-  /** Whether it is the relay of this address too, and as far as is known can be reached as its own address states. */
-  serves({ url, pin }: RelayAddress): boolean {
-    // A pin is that of one key, and so of one relay, whatever the host.
-    const isSame = url === this.#address.url || (pin !== undefined && pin === this.#address.pin)
-    return isSame && this.#trouble === ''
+  /** Whether it has a connection to this process, to which that address leads. */
+  holds(instance: string | undefined, { url, pin }: RelayAddress): boolean {
+    if (this.#claim === undefined) return false
+    if (instance !== undefined && this.#claim.instance !== undefined) return instance === this.#claim.instance
+    // Without more knowledge a key is that of one process, whatever the host.
+    return url === this.#address.url || (pin !== undefined && pin === this.#address.pin)
+  }
+
+  /** Calls again at once if another one was connected to the process to which it leads. */
+  wake(): void {
+    if (this.#state.t !== 'waiting' || !this.#isSpare) return
+    this.#stop()
+    this.#deps.onDue()
   }
 
   *places(): Iterable<readonly [string, RelayPlace]> {
@@ -232,12 +311,14 @@ class WebRelay {
     const { t } = this.#state
     const proxy = this.#proxyTitle()
     const rttMs = this.#connection?.rttMs
+    const trouble =
+      this.#failure ?? (this.varies ? { reason: 'RelayAddressShared' as const, why: SHARED_WHY } : undefined)
     return {
       name: relayName(this.#address),
       is: t === 'open' ? 'connected' : t,
       ...(proxy === undefined ? {} : { proxy }),
       ...(rttMs === undefined ? {} : { rttMs }),
-      ...(this.#failure === undefined ? {} : { trouble: this.#failure }),
+      ...(trouble === undefined ? {} : { trouble }),
     }
   }
 
@@ -291,6 +372,8 @@ class WebRelay {
     else if (state.t !== 'idle') state.stop.abort(new Error('no link needs the relay'))
     this.#connection?.close()
     this.#connection = undefined
+    this.#claim = undefined
+    this.#cancelAsk?.()
     this.#cancelLost?.()
     this.#cancelLost = undefined
     this.#lostUntilMs = 0
@@ -311,10 +394,10 @@ class WebRelay {
     try {
       // Loaded late: few gateways need WebSockets.
       const { connectRelay } = await import('../../../runtime/datagrams/relay-connection.ts')
-      const { url, pin } = this.#address
       const connection = await connectRelay(
         {
-          ...{ clock, proxies, onDropped, url: new URL(url), ...(pin === undefined ? {} : { pin }) },
+          ...{ clock, proxies, onDropped, ...this.#target() },
+          wants: (instance) => this.#state === mine && this.#claims(instance),
           prove: (challenge) => {
             const proof = this.#prove(challenge)
             shown = proof?.ticket
@@ -337,8 +420,10 @@ class WebRelay {
       this.#state = open
       this.#connection = connection
       const openedMs = clock.monotonic()
+      if (this.#isSpare) this.#deps.onDue()
       this.#noteWell()
       connection.want([...this.#byName.keys()])
+      this.#askLater(open, stop.signal)
       const { why, againMs } = await connection.ended
       if (this.#state !== open) return
       this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
@@ -350,12 +435,20 @@ class WebRelay {
       const soonestMs = againMs === undefined || isFlapping ? this.#backoff.next() : AGAIN.minMs
       waitMs = againMs === undefined ? soonestMs : Math.min(Math.max(againMs, soonestMs), AGAIN.maxMs)
       this.#connection = undefined
+      this.#claim = undefined
+      this.#cancelAsk?.()
       // A relay with many gateways calls them back one by one.
       this.#lose(againMs === undefined || isFlapping ? LOST_MS : RESTARTED_MS)
     } catch (error) {
       if (this.#state !== mine) return
-      this.#note(reasonOfFailure(error), error)
-      waitMs = isRefusal(error) ? REFUSED_MS : this.#backoff.next()
+      this.#claim = undefined
+      this.#isSpare = isNotWanted(error)
+      if (this.#isSpare) this.#forgetTrouble()
+      else {
+        this.#note(reasonOfFailure(error), error)
+        this.#shared.onFree()
+      }
+      waitMs = this.#isSpare ? this.#spareBackoff.next() : isRefusal(error) ? REFUSED_MS : this.#backoff.next()
       if (isRefusal(error)) refused = shown
     }
     const cancel = clock.setTimer(waitMs * (1 + JITTER * clock.random()), () => {
@@ -363,6 +456,53 @@ class WebRelay {
       this.#deps.onDue()
     })
     this.#state = { t: 'waiting', cancel, ...(refused === undefined ? {} : { refused }) }
+  }
+
+  #target(): { readonly url: URL; readonly pin?: string } {
+    const { url, pin } = this.#address
+    return { url: new URL(url), ...(pin === undefined ? {} : { pin }) }
+  }
+
+  /** Takes this process unless another relay of this gateway has it. */
+  #claims(instance: string | undefined): boolean {
+    this.#saw(instance)
+    if (this.#shared.isHeld(instance)) return false
+    this.#claim = { instance }
+    return true
+  }
+
+  #saw(instance: string | undefined): void {
+    const { clock, logger, onChange, onDue } = this.#deps
+    this.#shared.watch.saw(instance, this.#connection?.instance, clock.monotonic())
+    if (this.varies === this.#wasVarying) return
+    this.#wasVarying = this.varies
+    const { host } = this.#address
+    if (this.varies && this.#shared.isFirst)
+      logger.warn('several relays answer at one address', { reason: 'RelayAddressShared', host, why: SHARED_WHY })
+    // Those that give way, and those that are to be made, do so now.
+    this.#shared.onFree()
+    onChange()
+    onDue()
+  }
+
+  /** Asks at intervals which process answers at the address, while a far end is not where this gateway is. */
+  #askLater(open: State, signal: AbortSignal): void {
+    if (!this.#shared.isFirst || this.#connection?.instance === undefined) return
+    const { clock, proxies } = this.#deps
+    this.#cancelAsk = clock.setTimer(this.#askBackoff.next() * (1 + JITTER * clock.random()), () => void ask())
+    const ask = async (): Promise<void> => {
+      const isMet = [...this.#byName.keys()].every(
+        (name) => this.#heard.includes(name) || this.#shared.isElsewhere(name),
+      )
+      if (isMet && !this.varies) this.#askBackoff.reset()
+      else {
+        const { askInstance } = await import('../../../runtime/datagrams/relay-connection.ts')
+        // An address that cannot be reached now says nothing.
+        const instance = await askInstance({ clock, proxies, ...this.#target() }, signal).catch(() => undefined)
+        if (this.#state === open) this.#saw(instance)
+      }
+      if (this.#state === open) this.#askLater(open, signal)
+    }
   }
 
   #prove(challenge: Challenge): Proof | undefined {
@@ -395,7 +535,7 @@ class WebRelay {
         this.#setPresent(this.#heard)
       })
     }
-    this.#setPresent([...this.#present.keys()].filter((name) => !this.#isElsewhere(name)))
+    this.#setPresent([...this.#present.keys()].filter((name) => !this.#shared.isElsewhere(name)))
   }
 
   #setPresent(ends: readonly string[]): void {
@@ -428,25 +568,14 @@ class WebRelay {
 
   #noteWell(): void {
     this.#deps.logger.info('connected to a relay on port 443', { host: this.#address.host })
+    this.#spareBackoff.reset()
+    this.#askBackoff.reset()
+    this.#isSpare = false
+    this.#forgetTrouble()
+  }
+
+  #forgetTrouble(): void {
     this.#trouble = ''
     this.#failure = undefined
   }
-}
-
-/** By what the errors of relay-connection.ts carry: that file is loaded late. */
-function isRefusal(error: unknown): error is Error & { readonly why: string; readonly aheadMs: number } {
-  return error instanceof Error && error.name === 'RelayRefusedError'
-}
-
-/** A clock that differs by more makes tickets look expired, or not yet good. */
-const WRONG_CLOCK_MS = 5 * 60_000
-
-function reasonOfFailure(error: unknown): ReasonCode {
-  if (error instanceof ProxyError) return error.reason
-  // The proxy of the environment cannot be parsed.
-  if (error instanceof UserError) return 'InvalidValue'
-  if (!isRefusal(error)) return 'RelayUnreachable'
-  if (error.why === 'foreignClusterset') return 'RelayForeignClusterset'
-  const isClock = error.why === 'wrongClock' || (error.why === 'expired' && Math.abs(error.aheadMs) > WRONG_CLOCK_MS)
-  return isClock ? 'RelayWrongClock' : 'RelayRefused'
 }

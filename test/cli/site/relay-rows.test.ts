@@ -49,5 +49,18 @@ t.test('relays with what this cluster knows of them', (t) => {
     { relay: WEB, carries: 'tcp-443', offeredBy: 'broker', links: [{ node: 'w1', cluster: 'pisa' }] },
   ])
   t.strictSame(relayRows({ gateways: [], endpoints: [], notice: undefined }), [])
+  const relays = [
+    { name: WEB, state: 'connected' as const, reason: 'RelayAddressShared', note: 'why' },
+    { name: 'oslo', state: 'refuses' as const, reason: 'RelayRefused' },
+  ]
+  const [w1, w2] = ['w1', 'w2'].map((name) => gateway(name, []))
+  if (w1?.status === undefined || w2 === undefined) throw new Error('gateways')
+  const troubled = [{ ...w1, status: { ...w1.status, relays } }, w2]
+  t.strictSame(relayRows({ gateways: troubled, endpoints: [], notice }), [
+    {
+      ...{ relay: WEB, carries: 'tcp-443', offeredBy: 'broker' },
+      ...{ troubles: [{ node: 'w1', reason: 'RelayAddressShared', note: 'why' }], links: [] },
+    },
+  ])
   t.end()
 })

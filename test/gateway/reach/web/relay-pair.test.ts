@@ -1,0 +1,254 @@
+/** Several processes that relay with one key: at addresses of their own, and behind one address. */
+import { createPublicKey } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net'
+import t, { type Test } from 'tap'
+import { WebSocketServer } from 'ws'
+import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
+import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
+import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
+import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
+import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { FRAMES_VERSION, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../../../runtime/datagrams/frames.ts'
+import { askInstance, pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
+import { createServerOverTls } from '../../../../runtime/http/http.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import {
+  type Authority,
+  type Gateway,
+  authority,
+  connected,
+  gateway,
+  never,
+  clock as realClock,
+  relay,
+} from '../../../relay/relay-site.ts'
+import { eventually } from '../../../support/eventually.ts'
+
+const long = { deadlineMs: 60_000 }
+const ca = await authority('demo')
+
+async function sharedKey(by: Authority) {
+  const server = await createServerCertificate(by, { clusterset: 'demo', key: createKey(), nowMs: realClock.now() })
+  const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
+  return { tls: { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }, pin }
+}
+
+/** So many relays with one key. */
+async function siblings(t: Test, count: number) {
+  const { tls, pin } = await sharedKey(ca)
+  const relays = await Promise.all(Array.from({ length: count }, () => relay(t, [ca], { tls })))
+  return { pin, relays, addresses: relays.map(({ url }) => `${url.href}#${pin}`) }
+}
+
+/** A gateway that has links with others by relays, on a clock that does not go on by itself. */
+function endOf(t: Test, own: Gateway, far: Readonly<Record<string, Gateway>>, addresses: () => readonly string[]) {
+  const clock = new FakeClock({ now: realClock.now() })
+  const logger = new CapturingLogger()
+  const web = new WebRelays({
+    ...{ clock, logger, proxies: () => undefined, onDropped: () => undefined },
+    ...{ onChange: () => undefined, onDue: () => undefined },
+  })
+  t.teardown(() => web.close())
+  const apply = (): void => {
+    web.apply({
+      links: Object.entries(far).map(([key, { identity }]) => {
+        return { key, remoteLane: 0, identity: identity.toString('base64'), state: 'up' as const }
+      }),
+      own: { clusterset: 'demo', identity: own.identity.toString('base64'), agree: own.agree },
+      notice: encodeRelayNotice({ addresses: addresses(), ticket: own.ticket.toString('base64') }),
+      ports: new Map([[0, 4500]]),
+    })
+  }
+  apply()
+  const by = (key: string): string[] => (web.places().get(key) ?? []).map(({ cluster }) => cluster)
+  return { web, clock, logger, apply, by, ended: () => logger.messages('info').filter((one) => one.includes('ended')) }
+}
+
+type End = ReturnType<typeof endOf>
+
+/** Lets time pass in steps, so that pings are answered, until it is so. */
+const passes = (ends: readonly End[], isSo: () => boolean, say: string): Promise<unknown> =>
+  eventually(
+    async () => {
+      for (const { apply, clock } of ends) {
+        await clock.advance(200)
+        apply()
+      }
+      return isSo()
+    },
+    { ...long, intervalMs: 8, say },
+  )
+
+t.test('gateways at different processes with one key meet', async (t) => {
+  const { addresses, relays, pin } = await siblings(t, 2)
+  const [first = '', second = ''] = addresses
+  const [oslo, paris, roma] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris'), await gateway(ca, 'roma')]
+  const names = relays.map(({ url }) => `tcp-443 ${url.host}`)
+  // Both have the addresses, each in an order of its own. A gateway of the last release keeps to one of them.
+  const a = endOf(t, oslo, { paris, roma }, () => [first, second])
+  const b = endOf(t, paris, { oslo, roma }, () => [second, first])
+  const [, at] = relays
+  if (at === undefined) throw new Error('relays')
+  const earlier = await connected(roma, { ...at, pin })
+  earlier.connection.want([oslo.name, paris.name])
+  await passes([a, b], () => a.by('paris').length === 2 && b.by('oslo').length === 2, 'both meet at both')
+  await passes([a, b], () => a.by('roma').length === 1 && b.by('roma').length === 1, 'they meet the third at one')
+  t.same([a.by('roma'), b.by('roma')], [[names[1]], [names[1]]])
+  t.same(a.by('paris'), names, 'in the order of the addresses')
+  t.match(a.web.views(), [
+    { name: names[0], is: 'connected' },
+    { name: names[1], is: 'connected' },
+  ])
+  t.same([a.ended(), b.ended()], [[], []])
+  earlier.connection.close()
+})
+
+t.test('two addresses of one process are used one at a time, and the other one once the first fails', async (t) => {
+  const { pin, relays } = await siblings(t, 1)
+  const [at] = relays
+  if (at === undefined) throw new Error('relays')
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const front = await frontOf(t, [at.port])
+  const far = await connected(paris, { ...at, pin })
+  far.connection.want([oslo.name])
+  const a = endOf(t, oslo, { paris }, () => [`wss://localhost:${front.port}/#${pin}`, `${at.url.href}#${pin}`])
+  await passes([a], () => a.by('paris').length === 1, 'by one of them')
+  const used = a.by('paris')
+  await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
+  t.same(a.by('paris'), used)
+  t.equal(a.web.views().length, 1)
+  t.match(a.web.views(), [{ is: 'connected' }])
+  t.same(a.ended(), [], 'no connection has ended the other')
+  await front.close()
+  await passes([a], () => a.by('paris').join() === `tcp-443 ${at.url.host}`, 'by the other one')
+  far.connection.close()
+})
+
+t.test('one address of several processes: it is said, and gateways meet', async (t) => {
+  const { pin, relays } = await siblings(t, 3)
+  const front = await frontOf(
+    t,
+    relays.map(({ port }) => port),
+  )
+  const address = `wss://127.0.0.1:${front.port}/#${pin}`
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const [, second] = relays
+  if (second === undefined) throw new Error('relays')
+  // A gateway that stays at the second of them.
+  const far = await connected(paris, { ...second, pin })
+  far.connection.want([oslo.name])
+  front.only = 0
+  const a = endOf(t, oslo, { paris }, () => [address])
+  await passes([a], () => a.web.views()[0]?.is === 'connected', 'connected to the first')
+  t.same([a.by('paris'), a.web.views()[0]?.trouble], [[], undefined])
+  front.only = undefined
+  await passes([a], () => a.web.views()[0]?.trouble !== undefined, 'it is noticed')
+  t.match(a.web.views(), [{ is: 'connected', trouble: { reason: 'RelayAddressShared', why: /several relays answer/ } }])
+  await passes([a], () => a.by('paris').length === 1, 'they meet')
+  t.equal(a.logger.messages('warn').filter((one) => one.includes('several relays')).length, 1, 'it is said once')
+  await passes([a], () => front.open() >= 3, 'one connection to each')
+  t.ok(front.most() <= 5, `${front.most()} at once: they are bounded`)
+  far.connection.close()
+})
+
+t.test('an address that always leads to one process comes first', async (t) => {
+  const { pin, relays, addresses } = await siblings(t, 2)
+  const front = await frontOf(
+    t,
+    relays.map(({ port }) => port),
+  )
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const [first, second] = relays
+  if (first === undefined || second === undefined) throw new Error('relays')
+  const fars = [await connected(paris, { ...first, pin })]
+  for (const { connection } of fars) connection.want([oslo.name])
+  const nobody = await gateway(ca, 'roma')
+  const a = endOf(t, oslo, { paris, nobody }, () => [`wss://127.0.0.1:${front.port}/#${pin}`, addresses[0] ?? ''])
+  await passes([a], () => a.web.views().some(({ trouble }) => trouble !== undefined), 'it is noticed')
+  const seenMs = a.clock.monotonic()
+  const steady = `tcp-443 ${first.url.host}`
+  await passes([a], () => a.by('paris')[0] === steady, 'the steady one is used')
+  await passes([a], () => a.clock.monotonic() > seenMs + 60_000, 'a minute more')
+  t.equal(a.by('paris')[0], steady)
+  t.ok(a.ended().length <= 2, 'connections do not end each other again and again')
+  for (const { connection } of fars) connection.close()
+})
+
+t.test('relays of the last release say nothing of it: a key is one relay', async (t) => {
+  const { tls, pin } = await sharedKey(ca)
+  let proofs = 0
+  const earlier = async (): Promise<string> => {
+    const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
+    const sockets = new WebSocketServer({ server, handleProtocols: () => SUBPROTOCOL })
+    sockets.on('connection', (socket) => {
+      const challenge = { version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key: oslo.identity, timeMs: 0 }
+      socket.send(encodeFrame({ t: 'challenge', ...challenge }))
+      socket.on('message', (data) => {
+        if (decodeFrame(data as Buffer)?.t !== 'proof') return
+        proofs++
+        socket.send(encodeFrame({ t: 'welcome' }))
+      })
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => {
+      for (const one of sockets.clients) one.terminate()
+      server.close()
+    })
+    return `wss://127.0.0.1:${(server.address() as AddressInfo).port}/#${pin}`
+  }
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const addresses = [await earlier(), await earlier()]
+  const a = endOf(t, oslo, { paris }, () => addresses)
+  await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
+  t.equal(proofs, 1)
+  t.match(a.web.views(), [{ is: 'connected', trouble: undefined }])
+  t.equal(a.web.views().length, 1)
+})
+
+t.test('each process has another instance, which it says before anything is proven', async (t) => {
+  const { pin, relays } = await siblings(t, 2)
+  const ask = (url: URL) => askInstance({ clock: realClock, proxies: () => undefined, url, pin }, never)
+  const [first, second] = relays
+  if (first === undefined || second === undefined) throw new Error('relays')
+  const said = [await ask(first.url), await ask(second.url), await ask(first.url)]
+  t.match(said[0], /^[0-9a-f]{16}$/)
+  t.equal(said[2], said[0])
+  t.not(said[1], said[0])
+  const oslo = await gateway(ca, 'oslo')
+  const refused = connected(oslo, { ...first, pin }, { wants: (instance) => instance !== said[0] })
+  await t.rejects(refused, { name: 'RelayNotWantedError' })
+  t.notMatch(await first.metrics(), /sealane_relay_connected_gateways[^\n]* [1-9]/)
+})
+
+/** A load balancer: connections go to each port in turn, or to one of them. */
+async function frontOf(t: Test, ports: readonly number[]) {
+  let next = 0
+  let most = 0
+  const open = new Set<Socket>()
+  const front = { only: undefined as number | undefined, port: 0, open: () => open.size, most: () => most, close }
+  const server = createServer((socket) => {
+    const to = connect(ports[front.only ?? next++ % ports.length] ?? 0, '127.0.0.1')
+    open.add(socket)
+    most = Math.max(most, open.size)
+    socket.pipe(to).pipe(socket)
+    for (const [one, other] of [[socket, to] as const, [to, socket] as const]) {
+      one.on('error', () => undefined)
+      one.once('close', () => {
+        other.destroy()
+        open.delete(socket)
+      })
+    }
+  })
+  async function close(): Promise<void> {
+    for (const socket of open) socket.destroy()
+    if (server.listening) await new Promise((resolve) => server.close(resolve))
+  }
+  t.teardown(close)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  front.port = (server.address() as AddressInfo).port
+  return front
+}
