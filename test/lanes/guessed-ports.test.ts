@@ -27,8 +27,8 @@ const SITES = [
   HIDDEN('paris', '198.51', '10.52'),
   HIDDEN('roma', '198.52', '10.62'),
 ]
-const PARIS = { lets: 'port', address: '203.0.115.2', inside: ['198.51.11.2'], inner: 4500 } as const
-const ROMA = { lets: 'each', address: '203.0.116.2', inside: ['198.52.11.2'], inner: 4500 } as const
+const PARIS = { lets: 'port', address: '203.0.115.2', inside: ['198.51.11.2'], inner: [4500] } as const
+const ROMA = { lets: 'each', address: '203.0.116.2', inside: ['198.52.11.2'], inner: [4500] } as const
 
 const ip = (ns: Netns, ...lines: readonly string[]): Promise<string> =>
   ns.exec('ip', ['-batch', '-'], { input: `${lines.join('\n')}\n` })
