@@ -232,8 +232,9 @@ export const TIERS: readonly Tier[] = [
     folders: ['test/netns'],
     skip: netnsProblem,
     prepare: buildProduct,
-    jobs: 3,
-    most: 5,
+    // These files wait most of their time.
+    jobs: 4,
+    most: 8,
     seconds: 300,
     long: WAITING,
     nearest: 2,

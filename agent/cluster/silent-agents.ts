@@ -20,7 +20,7 @@ export class SilentAgents {
   readonly #deps: SilentAgentsDeps
   /** An earlier release may write no time, and its reports count. */
   readonly #beats: Heartbeats
-  readonly #listeners = new Listeners<[]>()
+  readonly #listeners = new Listeners()
   #known: readonly string[] = []
   #nodes: ReadonlySet<string> = new Set()
 

@@ -104,13 +104,13 @@ async function withMembers<T>(
 
 /** Throws UserError, which names what is missing in each cluster, so that one request to an administrator is enough. */
 async function checkAllRights(checks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
-  const failed = (await Promise.allSettled(checks)).flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+  const failed = (await Promise.allSettled(checks)).filter((one) => one.status === 'rejected')
   signal.throwIfAborted()
-  const [first] = failed as readonly unknown[]
+  const [first] = failed
   if (first === undefined) return
-  const all = failed.filter((one) => one instanceof UserError)
-  if (all.length < 2 || all.length < failed.length) throw first
-  const { hint } = all[0] as UserError
+  const all = failed.map(({ reason }) => reason as unknown).filter((reason) => reason instanceof UserError)
+  if (all.length < 2 || all.length < failed.length) throw first.reason
+  const hint = all[0]?.hint
   throw new UserError(all.map(messageOf).join('; '), hint === undefined ? {} : { hint })
 }
 

@@ -111,7 +111,7 @@ export class NatWatch implements NatMeasure {
     if (ready.size < PORTS.length) return
     this.#send(caller.next(nowMs))
     if (caller.isOver) this.#conclude(caller, nowMs)
-    const dueMs = this.#now === undefined ? this.#nextMs : caller.dueMs
+    const dueMs = caller.isOver ? this.#nextMs : caller.dueMs
     this.#wake.at(Math.max(dueMs, nowMs))
   }
 

@@ -158,7 +158,7 @@ export class SightCaller {
   get dueMs(): number {
     const { isDone, sent, step, sinceMs } = this.#now ?? { isDone: true, sent: 0, step: undefined, sinceMs: 0 }
     if (this.#isOver) return Infinity
-    if (isDone || step === undefined) return -Infinity
+    if (step === undefined || isDone) return -Infinity
     return sinceMs + (step.dues[sent] ?? endMs(step))
   }
 

@@ -218,8 +218,9 @@ carriers" is a router behind two NATs in a row. "Dual stack" is symmetric with I
 ports": links use IPv4 alone.
 
 Punched are all pairs of those that pass UDP but these: a symmetric NAT with another one, or with one that takes known
-ports only; two behind a carrier without hairpin. Without UDP, a relay on port 443 carries the link, also where an HTTP
-proxy is the only way out. Each pair has its rung within 10 s once both gateways have asked their relays.
+ports only (later, once a port is guessed); two behind a carrier without hairpin. Without UDP, a relay on port 443
+carries the link, also where an HTTP proxy is the only way out. Each pair has its rung within 10 s once both gateways
+have asked their relays.
 
 Each gateway of a site has its own rung, here with a NAT for each site, of which that of b is symmetric for b2:`
 

@@ -107,7 +107,7 @@ t.test('the form of the messages', async (t) => {
     .record({ value: fc.bigInt({ min: 1n, max: 0xffffffffn }), port: fc.integer({ min: 1, max: 65_535 }) })
     .map(({ value, port }): AddressPort => ({ address: { family: 4, value }, port }))
     .filter(({ address, port }) => !(address.value === 0x534c5231n && port === 0x534c))
-  const id = fc.string({ minLength: 16, maxLength: 16, unit: fc.constantFrom(...'0123456789abcdef') })
+  const id = fc.string({ minLength: 16, maxLength: 16, unit: fc.constantFrom(...Array.from('0123456789abcdef')) })
   const counter = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER })
   const question = fc
     .record({
