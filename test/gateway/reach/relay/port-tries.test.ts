@@ -587,6 +587,7 @@ t.test('a far end that requests for ever and never replies leaves the end that g
   for (let i = 0; i < 60 && !isGuessing; i += 1) {
     alone.request(silent)
     await alone.run(500)
+    alone.request(silent)
     alone.request(honest)
     alone.reply(honest)
     isGuessing = honest.punch.state.is === 'trying'
