@@ -29,7 +29,7 @@ import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 
 const CLUSTERSET = 'alps'
 const RELAY = '203.0.113.9'
-const [CONTROL, DEVICE, SOCKET] = [4600, 4500, 4590]
+const [CONTROL, DEVICE, SOCKET, OTHER] = [4600, 4500, 4590, 50_123]
 const NO_LIMIT = 4_000_000_000
 /** What a relay lets through at once, and a rate that is nothing beside it. */
 const [BURST, SLOW] = [524_288, 4000]
@@ -347,6 +347,57 @@ async function story(t: Test, world: World): Promise<void> {
   await withRelay(t, ends, keys, { memberBytesPerSecond: SLOW }, () => rateHolds(t, world, 'over-member-rate'))
   const limits = { ...DEFAULT_LIMITS, pairQuota: QUOTA }
   await withRelay(t, ends, keys, { limits }, (relay) => quotaHolds(t, world, relay))
+  await otherPortHolds(t, world)
+}
+
+/** Without a relay, and with a far end that takes in nothing but what comes from another port than the device's. */
+async function otherPortHolds(t: Test, { left, right }: World): Promise<void> {
+  const sinceMs = clock.monotonic()
+  const to = parseAddressPort(`${right.address}:${DEVICE}`)
+  const other = { device: DEVICE, to, port: OTHER }
+  const table = formatNft(planSharedPorts([{ device: DEVICE, socket: SOCKET }], [other]), 'ip')
+  await left.ns.exec('nft', ['-f', '-'], { input: table })
+  await right.ns.exec('nft', ['-f', '-'], { input: ONLY_OTHER(left.address) })
+  await left.ns.exec('wg', ['set', left.device, 'peer', right.keys.publicKey, 'endpoint', formatAddressPort(to)])
+  await eventually(() => talks(left, right), { say: 'a handshake from the other port' })
+  t.equal(await received(right, left, '-c 5 -i 0.05 -W 5 -M do -s 1412'), 5, 'and back, in packets of the full size')
+  const endpoints = await right.ns.exec('wg', ['show', right.device, 'endpoints'])
+  t.match(endpoints, `\t${left.address}:${OTHER}`, 'the far device calls the other port')
+  t.match(await left.ns.exec('wg', ['show', left.device, 'listen-port']), `${DEVICE}`, 'the device keeps its own')
+
+  // Messages go by the other port, too, and come back to the socket.
+  const [there, back] = [FORGED, FORGED].map((bytes, i) =>
+    Buffer.concat([Buffer.from('SLR1'), bytes.subarray(4), Buffer.from([i])]),
+  )
+  if (there === undefined || back === undefined) throw new Error('messages')
+  send(left, `${left.address}:${SOCKET}`, there, formatAddressPort(to))
+  const heard = await eventually(() => right.heard.find(({ bytes }) => bytes.equals(there)), { say: 'a message' })
+  t.equal(heard.from, `${left.address}:${OTHER}`)
+  send(right, `${right.address}:${SOCKET}`, back, heard.from)
+  const answer = await eventually(() => left.heard.find(({ bytes }) => bytes.equals(back)), { say: 'its answer' })
+  t.equal(answer.from, formatAddressPort(to))
+
+  // Everything else leaves from the device's own port.
+  const elsewhere = Buffer.concat([there, Buffer.from([2])])
+  send(left, `${left.address}:${SOCKET}`, elsewhere, `${right.address}:${DEVICE + 1}`)
+  const dropped = await eventually(async () => (await seenFrom(right))['own'], { say: 'a packet for another port' })
+  t.equal(dropped, 1)
+  t.comment(`figures: by another port after ${Math.round(clock.monotonic() - sinceMs)} ms`)
+}
+
+/** Drops, as a NAT that takes known places would, what does not come from the other port of the left end. */
+const ONLY_OTHER = (from: string): string => `table ip only {
+  counter other { }
+  counter own { }
+  chain in {
+    type filter hook prerouting priority -310;
+    ip saddr ${from} udp sport ${OTHER} counter name other accept
+    ip saddr ${from} udp sport ${DEVICE} counter name own drop
+  }
+}`
+
+async function seenFrom({ ns }: NodeAtRelay): Promise<Readonly<Record<string, number>>> {
+  return counters(await ns.exec('nft', ['list', 'counters', 'table', 'ip', 'only']))
 }
 
 async function carriesOnlyCiphertext(t: Test, { left, right }: World): Promise<void> {

@@ -18,8 +18,19 @@ export const BATCH = 20
 export const BATCH_MS = 200
 /** How long ports are guessed, and stay open for that: a NAT keeps an unanswered mapping for 30 s or more. */
 export const ATTEMPT_MS = (GUESSES / BATCH) * BATCH_MS + 2000
-/** Between two attempts that found nothing. */
+/** Between the first two attempts for a link that found nothing. Each pause is twice as long, up to the longest. */
 export const TRIES_APART_MS = 600_000
+export const LONGEST_TRIES_APART_MS = 3_600_000
+/**
+ * After guesses that found nothing no others are made for so long: a small router has room for few thousand mappings, and
+ * keeps those without an answer.
+ */
+export const REST_MS = 30_000
+
+/** The pause after so many attempts in a row that found nothing. */
+export function attemptsApartMs(count: number): number {
+  return Math.min(TRIES_APART_MS * 2 ** (count - 1), LONGEST_TRIES_APART_MS)
+}
 
 export interface Ports {
   readonly first: number
@@ -84,7 +95,7 @@ export class Batches {
 
 const MOST_ADDRESSES = 256
 
-/** Addresses of far ends get GUESSES packets in TRIES_APART_MS, from all links of this node. */
+/** Addresses of far ends get GUESSES packets in TRIES_APART_MS, from all links of this node and for both roles. */
 export class GuessBudget {
   readonly #guessed = new Map<string, { count: number; readonly sinceMs: number }>()
 

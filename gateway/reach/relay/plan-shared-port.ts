@@ -13,6 +13,7 @@
  * the device sends to that place leaves from the other port, and what comes back there is for the device. The way of
  * everything else stays.
  */
+import { isIPv4 } from 'node:net'
 import type { NftBaseChain, NftElement, NftStatement } from '../../../kernel/nft/nft.ts'
 import { NFT_TABLE_REACH } from '../../../model/model.ts'
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
@@ -104,10 +105,14 @@ export function otherPortsOf(elements: readonly NftElement[]): OtherPort[] {
   return elements.flatMap(({ key, value }) => {
     const [address = '', to, device, ...rest] = key.split(' . ')
     const numbers = [to, device, value].map(Number)
-    if (rest.length > 0 || !numbers.every((one) => Number.isInteger(one) && one > 0)) return []
+    if (rest.length > 0 || !isIPv4(address) || !numbers.every(isPort)) return []
     const [toPort = 0, devicePort = 0, port = 0] = numbers
     return [{ device: devicePort, port, to: { address: parseAddress(address), port: toPort } }]
   })
+}
+
+function isPort(number: number): boolean {
+  return Number.isInteger(number) && number > 0 && number <= 65_535
 }
 
 function portMap(name: string, pairs: readonly (readonly [number, number])[]): NftStatement[] {

@@ -10,12 +10,22 @@
  *
  * Both ends send many packets, so each does it only after the other has answered a request of its own just now, and to
  * the address alone at which that end says that a relay sees it, and at which this relay sees it, which has challenged
- * it there. An end says only what relays of two members see. So a member alone cannot name a victim. One attempt at a time on each side.
+ * it there. An end says only what relays of two members see. So a member alone cannot name a victim. One attempt at a
+ * time on each side. A device has at most one other port for a place, as the table holds no more.
  */
 import type { OpenProbeSocket } from '../../../kernel/probing/probing.ts'
 import { type AddressPort, formatAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import { NatHoles } from './nat-holes.ts'
-import { ATTEMPT_MS, GuessBudget, PortGuesses, type PortRole, type Random, TRIES_APART_MS } from './plan-port-tries.ts'
+import {
+  ATTEMPT_MS,
+  GuessBudget,
+  HOLES,
+  PortGuesses,
+  type PortRole,
+  REST_MS,
+  type Random,
+  attemptsApartMs,
+} from './plan-port-tries.ts'
 import type { OtherPort } from './plan-shared-port.ts'
 import { type PunchMessage, decodeProbe, encodeProbe } from './punch-frame.ts'
 import type { Punch } from './punch.ts'
@@ -75,6 +85,8 @@ const REPEAT_MS = 1000
 const REQUESTS = 5
 /** After requests without a reply, and after the loss of a place: the far end may be busy with another link. */
 const REQUESTED_APART_MS = 60_000
+/** The end that guesses turns to other links for so long after requests without a reply: less than its far end waits. */
+const UNREPLIED_APART_MS = 30_000
 /** The table that gives the device the port is here after this time, or something is wrong. */
 const APPLIED_MS = 20_000
 
@@ -115,6 +127,10 @@ export class PortTries {
   readonly #kept = new Map<string, KeptPort>()
   /** When links may be tried again. */
   readonly #againMs = new Map<string, number>()
+  /** How many attempts in a row have found nothing. */
+  readonly #vain = new Map<string, number>()
+  /** Until when no ports are guessed. */
+  #restsUntilMs = -Infinity
   /** The greatest counters of requests of far ends. */
   readonly #taken = new Map<string, number>()
   #counter = 0
@@ -154,11 +170,27 @@ export class PortTries {
     }
   }
 
+  /** The table was refused. It may be that the kernel does not take ports that no device has yet, so they are given up. */
+  refused(): void {
+    const { nowMs } = this.#deps.now()
+    for (const [name, kept] of this.#kept) {
+      if (kept.isApplied) continue
+      kept.close()
+      this.#kept.delete(name)
+      this.#failed(name, nowMs)
+    }
+  }
+
+  /** Closes the holes once their time is over, also while nothing calls look(). */
+  expire(): void {
+    this.#lookAtOpening(this.#deps.now().nowMs)
+  }
+
   /** Takes all links, and where packets of links go. Returns the packets to send. */
   look(links: readonly TriedLink[], used: readonly UsedPlace[]): readonly LanePacket[] {
     const now = this.#deps.now()
     this.#links = new Map(links.map((link) => [link.name, link]))
-    for (const known of [this.#againMs, this.#taken])
+    for (const known of [this.#againMs, this.#taken, this.#vain])
       for (const name of known.keys()) if (!this.#links.has(name)) known.delete(name)
     this.#lookAtKept(used, now.nowMs)
     this.#lookAtOpening(now.nowMs)
@@ -177,11 +209,12 @@ export class PortTries {
     return Math.min(openingMs ?? Infinity, this.#request?.dueMs ?? Infinity, ...kept)
   }
 
-  /** Takes a message of a far end that came through a relay. */
-  take(link: TriedLink, bytes: Buffer, from: AddressPort): readonly LanePacket[] {
-    const way = link.ways.find(({ at }) => sameAddressPort(at, from))
-    const message = way && decodeProbe(bytes, link.key)
-    if (way === undefined || message === undefined) return []
+  /** Takes a message of the far end of a link that look() knows. It came through a relay. */
+  take(name: string, bytes: Buffer, from: AddressPort): readonly LanePacket[] {
+    const link = this.#links.get(name)
+    const way = link?.ways.find(({ at }) => sameAddressPort(at, from))
+    const message = way && link && decodeProbe(bytes, link.key)
+    if (link === undefined || way === undefined || message === undefined) return []
     const now = this.#deps.now()
     if (message.type === 'reply') {
       if (message.from === link.from && message.to === link.to) this.#takeReply(link, way, message, now.nowMs)
@@ -216,13 +249,15 @@ export class PortTries {
     for (const [name, kept] of this.#kept) {
       const state = this.#links.get(name)?.punch.state
       const isProven = state?.is === 'proven' && sameAddressPort(state.at, kept.to)
+      if (isProven && !kept.wasProven) this.#budget.answered(kept.to.address)
       if (isProven) kept.wasProven = true
       const isUsed = used.some(({ remoteLane, at }) => remoteLane === kept.remoteLane && sameAddressPort(at, kept.to))
       const isSoon = kept.isApplied ? isProven || state?.is === 'trying' : nowMs - kept.sinceMs < APPLIED_MS
       if (isUsed || isSoon) continue
       kept.close()
       this.#kept.delete(name)
-      this.#againMs.set(name, nowMs + (kept.wasProven ? REQUESTED_APART_MS : TRIES_APART_MS))
+      if (kept.wasProven) this.#lost(name, nowMs)
+      else this.#failed(name, nowMs)
       this.#deps.onDue()
     }
   }
@@ -237,18 +272,35 @@ export class PortTries {
         ? nowMs >= opening.untilMs
         : opening.request.counters.size >= REQUESTS && nowMs >= opening.request.dueMs
     if (!isAway && !isSpent) return
-    if (opening.is === 'open') opening.holes.close()
-    this.#againMs.set(name, nowMs + (opening.is === 'open' ? TRIES_APART_MS : REQUESTED_APART_MS))
     this.#opening = undefined
+    if (opening.is === 'open') opening.holes.close()
+    if (opening.is === 'open' && isSpent) this.#failed(name, nowMs)
+    else this.#againMs.set(name, nowMs + REQUESTED_APART_MS)
+  }
+
+  #failed(name: string, nowMs: number): void {
+    const count = (this.#vain.get(name) ?? 0) + 1
+    this.#vain.set(name, count)
+    this.#againMs.set(name, nowMs + attemptsApartMs(count))
+  }
+
+  #lost(name: string, nowMs: number): void {
+    this.#vain.delete(name)
+    this.#againMs.set(name, nowMs + REQUESTED_APART_MS)
   }
 
   #lookAtGuessing(nowMs: number): void {
-    const { state } = (this.#guessing === undefined ? undefined : this.#links.get(this.#guessing)?.punch) ?? {}
-    if (state?.is !== 'trying' || state.guesses === undefined) this.#guessing = undefined
+    if (this.#guessing !== undefined) {
+      const state = this.#links.get(this.#guessing)?.punch.state
+      if (state?.is !== 'trying' || state.guesses === undefined) this.#guessing = undefined
+      if (state === undefined || state.is === 'idle') this.#restsUntilMs = nowMs + REST_MS
+    }
     const request = this.#request
     if (request === undefined) return
     const isSpent = request.counters.size >= REQUESTS && nowMs >= request.dueMs
-    if (isSpent || !this.#isWanted(request.name, 'guesses')) this.#request = undefined
+    if (!isSpent && this.#isWanted(request.name, 'guesses')) return
+    this.#request = undefined
+    this.#againMs.set(request.name, nowMs + UNREPLIED_APART_MS)
   }
 
   #isWanted(name: string, role: PortRole): boolean {
@@ -257,13 +309,25 @@ export class PortTries {
   }
 
   #begin(nowMs: number): void {
-    for (const { name, punch, ways } of this.#links.values()) {
-      const [way] = ways
-      if (way === undefined || !punch.hasFailed || !this.#isWanted(name, 'opens') || this.#kept.has(name)) continue
-      if (nowMs < (this.#againMs.get(name) ?? -Infinity) || !this.#deps.mayProbe(way.far)) continue
+    for (const link of this.#links.values()) {
+      const { name, punch } = link
+      const [way] = link.ways
+      if (way === undefined || !punch.hasFailed || !this.#isWanted(name, 'opens')) continue
+      if (nowMs < (this.#againMs.get(name) ?? -Infinity) || !this.#mayOpen(link, way, nowMs)) continue
       this.#opening = { is: 'requesting', request: { name, way, counters: new Set(), dueMs: nowMs } }
       return
     }
+  }
+
+  /** Whether holes may be opened towards the far end, wherever a relay has put it. */
+  #mayOpen({ name, remoteLane }: TriedLink, { far }: RelayedWay, nowMs: number): boolean {
+    // One of an earlier run has no name of a link; and another far end may be said to be there, too.
+    const isKept = [...this.#kept.values()].some((kept) => {
+      return kept.remoteLane === remoteLane && sameAddressPort(kept.to, far)
+    })
+    return (
+      !isKept && !this.#kept.has(name) && this.#deps.mayProbe(far) && this.#budget.left(far.address, nowMs) >= HOLES
+    )
   }
 
   #repeat(request: Request, { nowMs, wallMs }: Now): readonly LanePacket[] {
@@ -299,7 +363,8 @@ export class PortTries {
   /** Whether this end may guess for the link, and is free for that. */
   #mayGuess(link: TriedLink, way: RelayedWay, { place }: PunchMessage, nowMs: number): boolean {
     const isFree = this.#guessing === undefined && (this.#request === undefined || this.#request.name === link.name)
-    if (!isFree || !this.#isWanted(link.name, 'guesses')) return false
+    if (!isFree || nowMs < this.#restsUntilMs || !this.#isWanted(link.name, 'guesses')) return false
+    if (nowMs < (this.#againMs.get(link.name) ?? -Infinity)) return false
     if (formatAddress(place.address) !== formatAddress(way.far.address)) return false
     return this.#deps.mayProbe(way.far) && this.#budget.left(way.far.address, nowMs) > 0
   }
@@ -308,13 +373,15 @@ export class PortTries {
     const opening = this.#opening
     if (opening?.is === 'requesting' && opening.request.name === link.name) {
       // Its NAT maps alike, so all see it at one place.
-      if (opening.request.counters.has(counter) && sameAddressPort(place, way.far)) this.#openHoles(link, way, nowMs)
+      const isReply = opening.request.counters.has(counter) && sameAddressPort(place, way.far)
+      if (isReply && this.#mayOpen(link, way, nowMs)) this.#openHoles(link, way, nowMs)
       return
     }
     const isSame = formatAddress(place.address) === formatAddress(way.far.address)
     if (this.#request?.name !== link.name || !this.#request.counters.has(counter) || !isSame) return
     this.#request = undefined
-    if (!this.#isWanted(link.name, 'guesses')) return
+    // The reply may have come through another relay than the request of the far end.
+    if (!this.#isWanted(link.name, 'guesses') || !this.#deps.mayProbe(way.far)) return
     this.#guessing = link.name
     this.#guessedBy = way.at
     const { random } = this.#deps
@@ -324,6 +391,7 @@ export class PortTries {
 
   #openHoles(link: TriedLink, way: RelayedWay, nowMs: number): void {
     const { openSocket, random, now, onDue } = this.#deps
+    this.#budget.take(way.far.address, HOLES, nowMs)
     const bytes = (): Buffer => {
       this.#counter = Math.max(this.#counter + 1, Math.floor(now().wallMs))
       const { from, to, key } = link
@@ -346,7 +414,8 @@ export class PortTries {
     if (message?.type !== 'probe' || message.from !== link.to || message.to !== link.from) return
     const { nowMs, wallMs } = this.#deps.now()
     const { holes, way } = opening
-    for (const one of link.punch.take(bytes, way.far, { nowMs, wallMs }).packets) holes.send(port, one.bytes)
+    const { packets } = link.punch.take(bytes, way.far, { nowMs, wallMs })
+    for (const one of packets) if (sameAddressPort(one.to, way.far)) holes.send(port, one.bytes)
     holes.keep(port)
     this.#opening = undefined
     const { remoteLane } = link

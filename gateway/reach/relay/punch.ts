@@ -321,7 +321,8 @@ export class Punch {
     if (this.#state.is === 'trying' && nowMs >= this.#state.untilMs) this.#enter({ is: 'idle' })
     if (this.#state.is === 'idle' && this.#isDue(nowMs)) this.#begin(nowMs, this.#facts.places)
     if (this.#state.is !== 'trying') return []
-    const guessed = (this.#state.guesses?.next(nowMs) ?? []).map((at) => this.#probe(at, wallMs))
+    const guesses = (this.#state.guesses?.next(nowMs) ?? []).filter((at) => this.#init.mayProbe(at))
+    const guessed = guesses.map((at) => this.#probe(at, wallMs))
     const probes = [...this.#state.places.values()].flatMap((place) => {
       if (nowMs < place.dueMs) return []
       place.dueMs = nowMs + (place.answers >= PROOFS ? PROVING_PAUSE_MS : (PAUSES_MS[place.sent] ?? Infinity))

@@ -224,11 +224,12 @@ export class RelayCalls {
       ...(this.#tries?.lanes() ?? []).filter((lane) => ports.has(lane)),
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
-    await this.#applyTable(
-      [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane })),
-      others,
-      signal,
-    )
+    const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
+    await this.#applyTable(shared, others, signal).catch((error: unknown) => {
+      // Relayed links need the table, so the next round does without ports that the kernel may not take.
+      this.#tries?.refused()
+      throw error
+    })
     this.#tries?.applied(others)
     this.#keepSockets(lanes)
     if (ended) this.#deps.onChange()
@@ -285,9 +286,14 @@ export class RelayCalls {
     })
   }
 
+  /** Call this in each round, also in one that fails before apply() and send(). */
+  expire(): void {
+    this.#tries?.expire()
+  }
+
   /** Devices have other ports for some places, or may have. */
   get hasOtherPorts(): boolean {
-    return this.#mayAdopt || (this.#tries?.lanes() ?? []).length > 0
+    return (this.#tries !== undefined && this.#mayAdopt) || (this.#tries?.lanes() ?? []).length > 0
   }
 
   /** Links go on while a process takes the place of another one. */
@@ -569,7 +575,7 @@ export class RelayCalls {
       const isOf = (named.from === one.from && named.to === one.to) || (named.from === one.to && named.to === one.from)
       if (!isOf || one.remoteLane !== lane) continue
       if (named.isRelayed) {
-        const replies = this.#tries?.take(this.#triedLink(one, this.mapping()), bytes, at) ?? []
+        const replies = this.#tries?.take(linkName(one), bytes, at) ?? []
         for (const reply of replies) this.#sendPackets(lane, [reply])
         continue
       }

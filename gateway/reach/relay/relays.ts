@@ -499,6 +499,7 @@ export class Relays {
   async #round(signal: AbortSignal): Promise<void> {
     if (this.#planned === undefined) return
     const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
+    this.#calls.expire()
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined

@@ -9,16 +9,20 @@ import {
   GUESSES,
   GuessBudget,
   HOLES,
+  LONGEST_TRIES_APART_MS,
   NAT_PORTS,
   OWN_PORTS,
+  PortGuesses,
   type PortRole,
+  REST_MS,
   type Random,
   TRIES_APART_MS,
+  attemptsApartMs,
   portRole,
   portsAtRandom,
 } from '../../../../gateway/reach/relay/plan-port-tries.ts'
 import { type LanePacket, PortTries, type TriedLink } from '../../../../gateway/reach/relay/port-tries.ts'
-import { encodeProbe, namedProbe, probeKey } from '../../../../gateway/reach/relay/punch-frame.ts'
+import { decodeProbe, encodeProbe, namedProbe, probeKey } from '../../../../gateway/reach/relay/punch-frame.ts'
 import { ProbeBudget, Punch, TRY_MS } from '../../../../gateway/reach/relay/punch.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import {
@@ -177,7 +181,7 @@ class End {
       return
     }
     const now = { nowMs: this.#pair.nowMs, wallMs: this.#pair.nowMs }
-    if (namedProbe(bytes)?.isRelayed === true) this.sendAll(this.tries.take(this.link, bytes, at))
+    if (namedProbe(bytes)?.isRelayed === true) this.sendAll(this.tries.take(this.link.name, bytes, at))
     else {
       const { packets } = this.punch.take(bytes, at, now)
       this.sendAll(packets)
@@ -350,7 +354,7 @@ t.test('what is not a message of the far end that came through a relay is left a
   await pair.run(STEP_MS)
   const message = { type: 'request', from: ROMA, to: PARIS, counter: 10_000, place: pair.roma.seen } as const
   const take = (bytes: Buffer, from = RELAY): number =>
-    paris.tries.take(paris.link, bytes, parseAddressPort(from)).length
+    paris.tries.take(paris.link.name, bytes, parseAddressPort(from)).length
   t.equal(take(encodeProbe(message, Buffer.alloc(32))), 0, 'another key')
   t.equal(take(encodeProbe({ ...message, from: PARIS, to: ROMA }, KEY)), 0, 'its own request')
   t.equal(take(encodeProbe({ ...message, type: 'probe' }, KEY)), 0, 'a probe')
@@ -359,4 +363,253 @@ t.test('what is not a message of the far end that came through a relay is left a
   t.equal(take(encodeProbe(message, KEY)), 2, 'a reply, and a request of its own')
   t.equal(take(encodeProbe(message, KEY)), 0, 'a second time')
   t.equal(formatAddress(pair.roma.seen.address), '192.0.2.1')
+})
+
+/** One end alone, with links of which a test makes the messages of the far ends. */
+class Alone {
+  nowMs = 5000
+  readonly sockets = new Map<number, ProbeSocketEvents>()
+  readonly sent: { readonly port: number; readonly to: string }[] = []
+  readonly tries: PortTries
+  mayProbe: (at: AddressPort) => boolean = () => true
+  /** What the end itself has requested, by the name of the link. */
+  readonly requests = new Map<string, { readonly counter: number; readonly at: AddressPort }>()
+  links: readonly TriedLink[] = []
+  used: Parameters<PortTries['look']>[1] = []
+
+  constructor() {
+    const openSocket: OpenProbeSocket = (_, port, events) => {
+      this.sockets.set(port, events)
+      queueMicrotask(() => this.sockets.has(port) && events.onReady())
+      const send = (_bytes: Buffer, to: string, toPort: number): void =>
+        void this.sent.push({ port, to: `${to}:${toPort}` })
+      return { send, probeTcp: () => () => undefined, close: () => void this.sockets.delete(port) }
+    }
+    const now = (): { nowMs: number; wallMs: number } => ({ nowMs: this.nowMs, wallMs: this.nowMs })
+    const mayProbe = (at: AddressPort): boolean => this.mayProbe(at)
+    this.tries = new PortTries({ openSocket, random: seeded(9), mayProbe, now, onDue: () => undefined })
+  }
+
+  /** A link whose first try has failed. `far`: where the relays see its far end. */
+  link(name: string, role: PortRole, far: readonly string[]): TriedLink {
+    const [own, other] = role === 'opens' ? (['addressDependent', 'endpointIndependent'] as const) : SAME_FIRST
+    const punch = new Punch({ own: ROMA, far: name, key: KEY, budget: new ProbeBudget(), mayProbe: () => true })
+    const ways = far.map((place, i) => {
+      const at = { ...parseAddressPort(RELAY), port: 4601 + i }
+      return { at, seen: parseAddressPort('192.0.2.1:20000'), far: parseAddressPort(place) }
+    })
+    punch.know({ places: [], own, far: other, sharedSinceMs: this.nowMs - 2000 })
+    punch.next(this.nowMs, this.nowMs)
+    punch.next(this.nowMs + TRY_MS, this.nowMs + TRY_MS)
+    return { ...{ name, remoteLane: 0, from: ROMA, to: name, key: KEY, punch, role, ways } }
+  }
+
+  round(): void {
+    this.#note(this.tries.look(this.links, this.used))
+    for (const { punch } of this.links) punch.next(this.nowMs, this.nowMs)
+  }
+
+  async run(ms: number): Promise<void> {
+    for (const untilMs = this.nowMs + ms; this.nowMs < untilMs; this.nowMs += BATCH_MS) {
+      this.round()
+      await Promise.resolve()
+    }
+  }
+
+  /** The far end replies to the last request by the way, and says that it is where the relay of that sees it. */
+  reply({ name, from, to, ways }: TriedLink, i = 0): void {
+    const [way, request] = [ways[i], this.requests.get(name)]
+    if (way === undefined || request === undefined) return
+    this.requests.delete(name)
+    const { counter } = request
+    this.tries.take(name, encodeProbe({ type: 'reply', from, to, counter, place: way.far }, KEY), way.at)
+  }
+
+  /** The far end requests. Returns whether this end replies. */
+  request({ name, from, to, ways: [way] }: TriedLink): boolean {
+    if (way === undefined) return false
+    const message = { type: 'request', from: to, to: from, counter: this.nowMs, place: way.far } as const
+    const packets = this.tries.take(name, encodeProbe(message, KEY), way.at)
+    this.#note(packets)
+    return packets.length > 0
+  }
+
+  /** A probe of the far end comes in at the newest of the holes. */
+  guess({ from, to, ways: [way] }: TriedLink): void {
+    const [port, events] = [...this.sockets].at(-1) ?? []
+    if (way === undefined || port === undefined || events === undefined) return
+    const message = { type: 'probe', from: to, to: from, counter: this.nowMs, place: way.far } as const
+    events.onMessage(encodeProbe(message, KEY), { address: formatAddress(way.far.address), port: way.far.port })
+  }
+
+  #note(packets: readonly LanePacket[]): void {
+    for (const { bytes, to } of packets) {
+      const message = decodeProbe(bytes, KEY)
+      const { name = '' } = this.links.find((link) => link.to === message?.to) ?? {}
+      if (message?.type === 'request') this.requests.set(name, { counter: message.counter, at: to })
+    }
+  }
+}
+
+const SAME_FIRST = ['endpointIndependent', 'addressDependent'] as const
+const FARS = [1, 2, 3].map((i) => `${i}${i}`.repeat(8))
+const NATS = ['198.51.100.1:41000', '198.51.100.1:41001', '198.51.100.2:41000'] as const
+
+t.test('the table never gets two ports of a device for one place', async (t) => {
+  const alone = new Alone()
+  const links = FARS.map((name) => alone.link(name, 'opens', [NATS[0]]))
+  // The first port is one of an earlier run, and its link is not at the place any more.
+  alone.tries.adopt(0, { port: 50_001, to: parseAddressPort(NATS[0]) })
+  const keys = (): number => alone.tries.others(() => DEVICE).length
+  alone.links = links
+  alone.used = [{ remoteLane: 0, at: parseAddressPort(NATS[0]) }]
+  await alone.run(2000)
+  for (const link of links) alone.reply(link)
+  await alone.run(2000)
+  for (const link of links) alone.guess(link)
+  t.equal(keys(), 1, 'the adopted one')
+  alone.used = []
+  await alone.run(2000)
+  t.equal(keys(), 0)
+  // Then three far ends are said to be at the place, and each gets through.
+  for (let i = 0; i < 60; i += 1) {
+    await alone.run(2000)
+    for (const link of links) alone.reply(link)
+    await alone.run(1000)
+    for (const link of links) alone.guess(link)
+    t.ok(keys() <= 1, `${keys()} ports`)
+    alone.used = keys() === 0 ? [] : [{ remoteLane: 0, at: parseAddressPort(NATS[0]) }]
+    alone.tries.applied(alone.tries.others(() => DEVICE))
+  }
+  t.equal(keys(), 1)
+  alone.tries.close()
+  t.equal(alone.sockets.size, 0)
+})
+
+t.test('a reply through another relay than the request names no place that may not be probed', async (t) => {
+  const inside = '10.43.0.10:5353'
+  for (const role of ['opens', 'guesses'] as const) {
+    const alone = new Alone()
+    alone.mayProbe = ({ address }) => formatAddress(address) !== '10.43.0.10'
+    const link = alone.link(FARS[0] ?? '', role, [NATS[0], inside])
+    alone.links = [link]
+    await alone.run(BATCH_MS)
+    if (role === 'guesses') t.ok(alone.request(link))
+    alone.reply(link, 1)
+    await alone.run(2000)
+    t.strictSame([alone.sent, link.punch.state.is], [[], 'idle'], role)
+  }
+})
+
+t.test('no guess goes where no probe may go', (t) => {
+  const mayProbe = ({ port }: AddressPort): boolean => port % 2 === 0
+  const punch = new Punch({ own: PARIS, far: ROMA, key: KEY, budget: new ProbeBudget(), mayProbe })
+  const init = { address: parseAddress('192.0.2.1'), budget: new GuessBudget(), random: seeded(4), nowMs: 0 }
+  punch.guess(new PortGuesses(init), 0)
+  const ports: number[] = []
+  for (let nowMs = 0; nowMs < ATTEMPT_MS; nowMs += BATCH_MS) {
+    ports.push(...punch.next(nowMs, nowMs).map(({ to }) => to.port))
+  }
+  t.ok(ports.length > GUESSES / 3)
+  t.strictSame(
+    ports.filter((port) => port % 2 === 1),
+    [],
+  )
+  t.end()
+})
+
+t.test('holes are closed in time, also if the rounds of the node fail', async (t) => {
+  const alone = new Alone()
+  const link = alone.link(FARS[0] ?? '', 'opens', [NATS[0]])
+  alone.links = [link]
+  await alone.run(BATCH_MS)
+  alone.reply(link)
+  await alone.run(4000)
+  t.equal(alone.sockets.size, HOLES)
+  alone.nowMs += ATTEMPT_MS
+  alone.tries.expire()
+  t.equal(alone.sockets.size, 0)
+})
+
+t.test('a table that is refused is tried without ports that are new', async (t) => {
+  const alone = new Alone()
+  const link = alone.link(FARS[0] ?? '', 'opens', [NATS[0]])
+  alone.links = [link]
+  const applied = { port: 50_001, to: parseAddressPort(NATS[2]) }
+  alone.used = [{ remoteLane: 0, at: applied.to }]
+  alone.tries.adopt(0, applied)
+  await alone.run(BATCH_MS)
+  alone.reply(link)
+  await alone.run(1000)
+  alone.guess(link)
+  t.equal(alone.tries.others(() => DEVICE).length, 2)
+  alone.tries.refused()
+  t.strictSame(
+    alone.tries.others(() => DEVICE),
+    [{ ...applied, device: DEVICE }],
+  )
+  t.strictSame([...alone.sockets.keys()], [applied.port])
+  await alone.run(TRIES_APART_MS - 10_000)
+  t.strictSame([...alone.requests.keys()], [], 'it is not repeated soon')
+})
+
+t.test('attempts that find nothing: pauses grow, and the holes of all links to an address have a bound', async (t) => {
+  t.strictSame([1, 2, 3, 4, 99].map(attemptsApartMs), [
+    TRIES_APART_MS,
+    2 * TRIES_APART_MS,
+    4 * TRIES_APART_MS,
+    ...[4, 99].map(() => LONGEST_TRIES_APART_MS),
+  ])
+  const alone = new Alone()
+  const names = Array.from({ length: 20 }, (_, i) => (4096 + i).toString(16).repeat(4))
+  // A member with many gateways, all of which say that they are at the address of a victim.
+  alone.links = names.map((name, i) => alone.link(name, 'opens', [`${VICTIM}:${41_000 + i}`]))
+  const step = async (): Promise<void> => {
+    alone.round()
+    await Promise.resolve()
+    for (const link of alone.links) alone.reply(link)
+    alone.nowMs += 1000
+  }
+  for (let i = 0; i < 590; i += 1) await step()
+  const first = alone.sent.length
+  t.ok(first > HOLES && first <= GUESSES, `${first} packets in ten minutes`)
+  for (let i = 0; i < 3 * 3600; i += 1) await step()
+  t.ok(alone.sent.length - first <= 20 * 5 * HOLES, `${alone.sent.length - first} packets in three hours`)
+  t.equal(new Set(alone.sent.map(({ to }) => to)).size, 20, 'each link gets its turn')
+})
+
+t.test('a far end that requests for ever and never replies leaves the end that guesses to others', async (t) => {
+  const alone = new Alone()
+  const [silent, honest] = FARS.map((name, i) => alone.link(name, 'guesses', [NATS[i] ?? NATS[0]]))
+  if (silent === undefined || honest === undefined) throw new Error('links')
+  alone.links = [silent, honest]
+  let isGuessing = false
+  for (let i = 0; i < 60 && !isGuessing; i += 1) {
+    alone.request(silent)
+    await alone.run(500)
+    alone.request(silent)
+    alone.request(honest)
+    alone.reply(honest)
+    const { state } = honest.punch
+    isGuessing = state.is === 'trying' && state.guesses !== undefined
+    await alone.run(500)
+  }
+  t.ok(isGuessing, 'the other link had its turn')
+})
+
+t.test('after guesses that found nothing the mappings of a small router are left to end', async (t) => {
+  const alone = new Alone()
+  const [one, two] = FARS.map((name, i) => alone.link(name, 'guesses', [i === 0 ? NATS[0] : NATS[2]]))
+  if (one === undefined || two === undefined) throw new Error('links')
+  alone.links = [one, two]
+  await alone.run(BATCH_MS)
+  t.ok(alone.request(one))
+  alone.reply(one)
+  await alone.run(ATTEMPT_MS + BATCH_MS)
+  t.equal(one.punch.state.is, 'idle')
+  t.notOk(alone.request(two))
+  await alone.run(REST_MS - 1000)
+  t.notOk(alone.request(two))
+  await alone.run(2000)
+  t.ok(alone.request(two))
 })

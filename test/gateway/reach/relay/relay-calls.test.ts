@@ -7,7 +7,7 @@ import {
   UNPROVEN_MS,
   USELESS_RELAY_MS,
 } from '../../../../gateway/reach/relay/relay-calls.ts'
-import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
+import { otherPortsOf, planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
 import type { RelayWant } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { bindKey, encodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
@@ -79,6 +79,19 @@ t.test('a port of an earlier run of the process stays as long as a link uses it,
   t.strictSame(nft.tableNames(), [], 'the link has moved')
   t.notOk(calls.hasOtherPorts)
   t.equal(open.size, 0)
+})
+
+t.test('elements that are not of the form of another port are left out', (t) => {
+  const good = { key: '198.51.100.1 . 41000 . 4500', value: '50123' }
+  const others = [
+    { key: 'here . 41000 . 4500', value: '50123' },
+    { key: '198.51.100.1 . 70000 . 4500', value: '50123' },
+    { key: '198.51.100.1 . 41000', value: '50123' },
+    { key: '198.51.100.1 . 41000 . 4500' },
+    { key: '', value: '' },
+  ]
+  t.equal(otherPortsOf([...others, good]).length, 1)
+  t.end()
 })
 
 t.test('octets that only look like an answer wake nothing', async (t) => {
