@@ -310,10 +310,22 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const place = other ?? relays[(turn - directTurns) % relays.length]
   if (place === undefined) return undefined
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
-  const { attempt, endsMs } = sharedCall(init, elapsedMs, [firstMs, beginsTogetherMs(turns)], RELAYED_CALLS)
+  const callsFirst = callsFirstAtRelay(init, turn)
+  const called = { ...init, callsFirst }
+  const { attempt, endsMs } = sharedCall(called, elapsedMs, [firstMs, beginsTogetherMs(turns)], RELAYED_CALLS)
   const nextAtMs = health.sinceMs + Math.min(endsMs, turnEndsMs(turns))
   if (attempt === undefined && !keepsSession && link?.at === undefined) return { ...OTHER_FIRST, nextAtMs }
   return { ...throughRelay(place), ...(keepsSession || attempt === undefined ? {} : { attempt }), nextAtMs }
+}
+
+/**
+ * Whether this end calls first in a turn: in the first one the end that came to the relay last. Who came last before the
+ * link went down says nothing: one of them may be another process since.
+ */
+function callsFirstAtRelay({ relays = [], callsFirst, health }: EndpointChoiceInit, turn: number): boolean {
+  const [first] = [...relays].sort((a, b) => (a.sinceMs ?? -Infinity) - (b.sinceMs ?? -Infinity))
+  const isNew = turn === 0 && (first?.sinceMs ?? -Infinity) >= (health?.sinceMs ?? Infinity)
+  return (isNew ? first?.farWasThere : undefined) ?? callsFirst
 }
 
 /** When a relay may carry a link, since it is not up. */

@@ -56,6 +56,11 @@ export interface RelayPlace {
   readonly failed?: true
   /** Since when both ends are there, as far as is known here, in milliseconds of the monotonic clock. Absent: for long. */
   readonly sinceMs?: number
+  /**
+   * Whether the far end was there before this one. The end that came last knows at once that both are there, and the other
+   * one only when it asks again. Absent: both hear it at once.
+   */
+  readonly farWasThere?: boolean
 }
 
 /** Where probes through the NATs of both ends pass. */

@@ -35,6 +35,8 @@ export interface FarEndSeen {
   readonly mapping: NatMapping
   /** Since when both ends are bound where they are now, in milliseconds of the monotonic clock. Undefined: for too long. */
   readonly sharedSinceMs: number | undefined
+  /** It was bound there before this end. */
+  readonly wasThere: boolean
 }
 
 export type CallerState =
@@ -218,7 +220,10 @@ export class BindCaller {
         if (port !== this.#port) return
         this.#cookie = cookie
         const at = { address: this.#init.relay.address, port }
-        const farSeen = far && { at: far.at, mapping: far.mapping, sharedSinceMs: this.#sharedSince(far, nowMs) }
+        const farSeen = far && {
+          ...{ at: far.at, mapping: far.mapping },
+          ...{ sharedSinceMs: this.#sharedSince(far, nowMs), wasThere: this.#wasThere() },
+        }
         this.#state = { is: 'bound', port, at, seen, far: farSeen, untilMs: nowMs + lifeMs }
         this.#waitMs = this.#firstWaitMs()
         this.#atOnce = 0
@@ -243,6 +248,11 @@ export class BindCaller {
     if (sharedMs !== undefined) return nowMs - sharedMs
     const known = this.#state.is === 'bound' ? this.#state.far : undefined
     return known !== undefined && sameAddressPort(known.at, at) ? known.sharedSinceMs : undefined
+  }
+
+  /** Whether the far end was bound before this one: no answer since this end asked has lacked it. */
+  #wasThere(): boolean {
+    return this.#lonely === 0 && (this.#state.is !== 'bound' || this.#state.far?.wasThere === true)
   }
 
   #refused(why: Refusal, newest: number, nowMs: number): void {

@@ -361,7 +361,8 @@ export class RelayCalls {
       if (state.is !== 'bound' || state.far === undefined) continue
       const failed = this.#isUseless(callName(want.key, want.relay)) ? ({ failed: true } as const) : {}
       const since = sharedSinceMs === undefined ? {} : { sinceMs: sharedSinceMs }
-      const place = { cluster: want.relay.cluster, at: state.at, ...failed, ...since }
+      const { wasThere: farWasThere } = state.far
+      const place = { cluster: want.relay.cluster, at: state.at, farWasThere, ...failed, ...since }
       places.set(want.key, [...(places.get(want.key) ?? []), place])
     }
     return places

@@ -94,6 +94,8 @@ interface EndInit {
   /** When it gets to know the link, and the place beyond direct ones. */
   readonly linkMs: number
   readonly placeMs: number
+  /** RelayPlace.farWasThere. */
+  readonly farWasThere?: boolean
 }
 
 interface Story {
@@ -157,7 +159,9 @@ class End {
     }
     const lanes = [{ identity: 'own', links: new Map([[KEY, link]]) }]
     const roamed = this.#roamed.seen(lanes, nowMs).get(KEY)
-    const place = { at: parseAddressPort(PLACES[rung]), sinceMs: placeMs }
+    const { farWasThere } = this.init
+    const order = farWasThere === undefined ? {} : { farWasThere }
+    const place = { at: parseAddressPort(PLACES[rung]), sinceMs: placeMs, ...order }
     const isRelay = rung === 'relayed' || rung === 'tcp-443'
     const relays: RelayPlace[] = isRelay && hasPlaces ? [{ cluster: 'oslo', ...place }] : []
     return {
@@ -183,7 +187,10 @@ function agreedAfterMs(story: Story): number {
     if (story.rung !== 'direct' && nowMs < from.init.placeMs && from.peer.rxBytes === 0) return
     if (story.lost?.includes(arriving++) !== true) travelling.push({ atMs: nowMs + story.wayMs, to, message })
   }
-  const knownMs = Math.max(...story.ends.map(({ linkMs, placeMs }) => Math.max(linkMs, placeMs)))
+  const last = story.ends.filter(({ farWasThere }) => farWasThere)
+  const knownMs = Math.max(
+    ...(last.length > 0 ? last : story.ends).map(({ linkMs, placeMs }) => Math.max(linkMs, placeMs)),
+  )
   for (let nowMs = START_MS; nowMs < knownMs + LAST_MS; nowMs += STEP_MS) {
     const due = travelling.filter(({ atMs }) => atMs <= nowMs)
     travelling = travelling.filter(({ atMs }) => atMs > nowMs)
@@ -246,6 +253,24 @@ t.test('both ends get to know a place at once, and agree at once', async (t) => 
   const transit = stories({ rung: 'relayed', isTransit: true }, 2300)
   const { ms, row } = worst(transit.filter(({ ends: [a, b] }) => Math.abs(a.placeMs - b.placeMs) <= 10))
   t.ok(ms <= SOON_MS, `only by relays: ${ms} ms and three ways (${row})`)
+})
+
+t.test('the end that comes to a relay last calls at once, before the other one knows', async (t) => {
+  for (const isFirst of [true, false]) {
+    const rows = [5, 50, 150, 400, 1000].flatMap((laterMs) =>
+      JITTERS.flatMap((jitter) =>
+        WAYS_MS.map((wayMs): Story => {
+          // Both have the link long before.
+          const known = { jitter, linkMs: START_MS - 600, placeMs: START_MS }
+          const last: EndInit = { ...known, callsFirst: isFirst, farWasThere: true }
+          const there: EndInit = { ...known, callsFirst: !isFirst, placeMs: START_MS + laterMs, farWasThere: false }
+          return { rung: 'relayed', wayMs, ends: isFirst ? [last, there] : [there, last] }
+        }),
+      ),
+    )
+    const { ms, row } = worst(rows)
+    t.ok(ms <= SOON_MS, `${ms} ms and three ways (${row})`)
+  }
 })
 
 t.test('one of them gets to know it later, or a message is lost', async (t) => {
