@@ -76,6 +76,23 @@ export async function createFile(path: string, data: string | Uint8Array, mode =
   }
 }
 
+/**
+ * Waits until the disk has a file or, for a folder, which files are in it. Does nothing if it was removed meanwhile, or
+ * if the file system syncs no folders.
+ */
+export async function syncPath(path: string): Promise<void> {
+  try {
+    const file = await open(path, 'r')
+    try {
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+  } catch (error) {
+    if (!['ENOENT', 'ENOTDIR', 'EINVAL'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+  }
+}
+
 /** Nobody takes that long to write one file of a state directory. */
 const KILLED_MS = 60_000
 

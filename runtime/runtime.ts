@@ -5,6 +5,7 @@ export {
   putInPlace,
   removeTemporaries,
   replaceFile,
+  syncPath,
   temporaryPath,
   writeTemporary,
 } from './atomic-file.ts'

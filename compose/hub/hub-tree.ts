@@ -21,7 +21,9 @@ import {
   type TreePath,
   parseStoredTerm,
 } from '../../kubeapi/remote/remote.ts'
-import { UserError, messageOf, replaceFile } from '../../runtime/runtime.ts'
+import { SerialQueue } from '../../reconcile/reconcile.ts'
+import { UserError, messageOf, replaceFile, syncPath } from '../../runtime/runtime.ts'
+import { isDamaged } from './damaged-state.ts'
 
 export interface TreePlaces {
   /** Absolute paths. */
@@ -39,10 +41,14 @@ const MOST_KEPT = 100
 const USER = /\.(ya?ml|json)$/
 const PATH = /^(site\.yaml|objects\/.+|state\/(objects|files|leases|identity|hub)\/.+)$/
 const MAX_OCTETS = 2_000_000
+/** The kernel writes to the disk what is older, without a sync. */
+const KERNEL_MS = 600_000
 
 interface Known {
   readonly stamp: string
   hash?: string
+  /** Of this stamp. */
+  isDamaged?: boolean
 }
 
 export class HubTree implements SiteTree {
@@ -50,12 +56,21 @@ export class HubTree implements SiteTree {
   readonly #known = new Map<TreePath, Known>()
   /** The hashes of what this process has written of the user's files. */
   readonly #written = new Map<TreePath, string>()
+  /** The hashes of damaged contents that other hubs sent, of files that are good here. */
+  readonly #refused = new Map<TreePath, string>()
+  /** What the disk may not have yet: files of the tree, and absolute paths of folders. */
+  readonly #unsynced = new Set<TreePath>()
+  readonly #folders = new Set<string>()
+  readonly #syncs = new SerialQueue()
+  readonly #startMs: number
+  #isFirst = true
   #members: readonly string[] | undefined
   /** Where this process keeps the user's files that it replaces. */
   readonly #discarded: string
 
   constructor(places: TreePlaces, nowMs: number) {
     this.#places = places
+    this.#startMs = nowMs
     this.#discarded = join(places.state, 'discarded', new Date(nowMs).toISOString().replaceAll(':', '-'))
   }
 
@@ -66,6 +81,7 @@ export class HubTree implements SiteTree {
   async setMembers(members: readonly string[]): Promise<void> {
     await makeFolder(join(this.#places.state, 'hub'))
     await replaceFile(this.#pathOf(MEMBERS), `${JSON.stringify(members)}\n`)
+    await syncPath(join(this.#places.state, 'hub'))
     this.#members = undefined
   }
 
@@ -82,30 +98,72 @@ export class HubTree implements SiteTree {
     for (const [path, stamp] of seen) {
       if (this.#known.get(path)?.stamp === stamp) continue
       this.#known.set(path, { stamp })
+      this.#noteUnsynced(path, stamp)
       changed.push(path)
     }
     for (const path of [...this.#known.keys()]) {
       if (seen.has(path) || !isWanted(path)) continue
       this.#known.delete(path)
+      this.#folders.add(dirname(this.#pathOf(path)))
       changed.push(path)
     }
+    if (only === undefined) this.#isFirst = false
     if (changed.includes(MEMBERS)) this.#members = undefined
     return changed
   }
 
-  async read(path: TreePath): Promise<Uint8Array | undefined> {
-    return contentOf(this.#pathOf(path))
+  async read(path: TreePath): Promise<Uint8Array | 'damaged' | undefined> {
+    const content = await contentOf(this.#pathOf(path))
+    return content !== undefined && isDamaged(path, content) ? 'damaged' : content
+  }
+
+  hasRefused(path: TreePath, hash: string): boolean {
+    return this.#refused.get(path) === hash
+  }
+
+  sync(): Promise<void> {
+    return this.#syncs.run(() => this.#sync())
+  }
+
+  async #sync(): Promise<void> {
+    for (const path of this.#unsynced) {
+      // A file that is written again during its sync is found again.
+      this.#unsynced.delete(path)
+      const place = this.#pathOf(path)
+      this.#folders.add(dirname(place))
+      await syncPath(place).catch((error: unknown) => {
+        this.#unsynced.add(path)
+        throw error
+      })
+    }
+    for (const folder of this.#folders) {
+      this.#folders.delete(folder)
+      await syncPath(folder).catch((error: unknown) => {
+        this.#folders.add(folder)
+        throw error
+      })
+    }
   }
 
   async write(path: TreePath, content: Uint8Array | undefined): Promise<void> {
     const place = this.#pathOf(path)
     const present = await contentOf(place)
-    if (content !== undefined && present !== undefined && Buffer.from(present).equals(content)) return
+    if (content !== undefined && present !== undefined && Buffer.from(present).equals(content)) {
+      this.#unsynced.add(path)
+      return
+    }
+    if (content !== undefined && present !== undefined && isDamaged(path, content) && !isDamaged(path, present)) {
+      this.#refused.set(path, hashOf(content))
+      return
+    }
+    this.#refused.delete(path)
+    this.#folders.add(dirname(place))
     if (content === undefined && NEVER_GONE.has(path))
       throw new ClusterApiError('Invalid', `path ${path}: expected a content, since no site is without it`)
     if (present !== undefined) await this.#keepUser(path, place, present)
     if (content === undefined) {
       await rm(place, { force: true })
+      this.#unsynced.delete(path)
       this.#known.delete(path)
       this.#written.delete(path)
     } else {
@@ -114,26 +172,30 @@ export class HubTree implements SiteTree {
       this.#written.set(path, hashOf(content))
       const seen = new Map<TreePath, string>()
       await this.#look(path, seen)
-      this.#known.set(path, { stamp: seen.get(path) ?? '', hash: hashOf(content) })
+      this.#known.set(path, {
+        ...{ stamp: seen.get(path) ?? '', hash: hashOf(content) },
+        isDamaged: isDamaged(path, content),
+      })
     }
     if (path === MEMBERS) this.#members = undefined
   }
 
-  async hashes(): Promise<readonly (readonly [TreePath, string])[]> {
+  async hashes(): Promise<readonly (readonly [TreePath, string | undefined])[]> {
     const seen = new Map<TreePath, string>()
     await this.#list(seen)
-    const hashes: [TreePath, string][] = []
+    const hashes: [TreePath, string | undefined][] = []
     for (const [path, stamp] of seen) {
       const known = this.#known.get(path)
-      if (known?.stamp === stamp && known.hash !== undefined) {
-        hashes.push([path, known.hash])
+      if (known?.stamp !== stamp) this.#noteUnsynced(path, stamp)
+      else if (known.hash !== undefined) {
+        hashes.push([path, known.isDamaged === true ? undefined : known.hash])
         continue
       }
       const content = await contentOf(this.#pathOf(path))
       if (content === undefined) continue
-      const hash = hashOf(content)
-      if (known?.stamp === stamp) known.hash = hash
-      hashes.push([path, hash])
+      const [hash, damaged] = [hashOf(content), isDamaged(path, content)]
+      if (known?.stamp === stamp) Object.assign(known, { hash, isDamaged: damaged })
+      hashes.push([path, damaged ? undefined : hash])
     }
     return hashes
   }
@@ -142,6 +204,12 @@ export class HubTree implements SiteTree {
     const seen = new Map<TreePath, string>()
     await this.#list(seen)
     for (const path of seen.keys()) if (!paths.has(path)) await this.write(path, undefined)
+  }
+
+  /** At the start, files that the kernel has written long ago need no sync: there may be very many. */
+  #noteUnsynced(path: TreePath, stamp: string): void {
+    const mtimeMs = Number(stamp.split(' ')[1])
+    if (!this.#isFirst || mtimeMs >= this.#startMs - KERNEL_MS) this.#unsynced.add(path)
   }
 
   /** What the user wrote by hand on a machine that does not act must not be lost. */
@@ -308,6 +376,8 @@ export class TermStore {
   async save(own: string, term: StoredTerm): Promise<void> {
     await makeFolder(this.#folder)
     await replaceFile(join(this.#folder, 'term.json'), `${JSON.stringify({ own, ...term })}\n`)
+    // A vote that a power loss takes back could elect two.
+    await syncPath(this.#folder)
   }
 
   async promote(): Promise<void> {

@@ -1,8 +1,7 @@
 /** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
-import { open } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { TEMPORARY_NAME, putInPlace, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
+import { TEMPORARY_NAME, putInPlace, syncPath, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
 /** Creates the folder and its parents if they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {
@@ -42,7 +41,7 @@ export class LaterSyncs {
   readonly #failed = new Map<string, (error: unknown) => void>()
   #running: Promise<void> | undefined
 
-  constructor(sync: (path: string) => Promise<void> = syncFile) {
+  constructor(sync: (path: string) => Promise<void> = syncPath) {
     this.#sync = sync
   }
 
@@ -64,20 +63,6 @@ export class LaterSyncs {
       await this.#sync(path).catch(failed)
     }
     this.#running = undefined
-  }
-}
-
-/** Does nothing if the file was removed meanwhile. */
-async function syncFile(path: string): Promise<void> {
-  try {
-    const file = await open(path, 'r')
-    try {
-      await file.sync()
-    } finally {
-      await file.close()
-    }
-  } catch (error) {
-    if (!isMissing(error)) throw error
   }
 }
 

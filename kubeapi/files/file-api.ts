@@ -32,7 +32,7 @@ import {
 import { LaterSyncs, makeFolder } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { type NodeGateway, withGatewayLabels } from '../../model/lanes/lanes.ts'
-import { KindFiles } from './kind-files.ts'
+import { KindFiles, writeId } from './kind-files.ts'
 import { FileLeases } from './file-leases.ts'
 import { type FileProblem, ProblemBoard, type StateTrouble } from './problem-board.ts'
 import { UserFolder } from './user/user-folder.ts'
@@ -166,7 +166,7 @@ export class FileApi implements ClusterApi {
     const { kind, metadata } = object
     const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
     const key = keyOf(object)
-    await this.#writes.run(`${kind} ${key}`, async () => {
+    await this.#writes.run(writeId(kind, key), async () => {
       this.#checkOpen(signal)
       const { user, ours } = files.store.layers(key)
       if (user !== undefined) {
@@ -183,7 +183,7 @@ export class FileApi implements ClusterApi {
     const { kind, metadata } = object
     const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
     const key = keyOf(object)
-    await this.#writes.run(`${kind} ${key}`, async () => {
+    await this.#writes.run(writeId(kind, key), async () => {
       this.#checkOpen(signal)
       const current = files.store.current(key)
       if (current === undefined) throw new ClusterApiError('NotFound', `${titleOf(object)} does not exist`)
@@ -227,7 +227,7 @@ export class FileApi implements ClusterApi {
   async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
     const files = await this.#ready(kind, name, namespace, signal)
     const key = objectKey(name, namespace)
-    await this.#writes.run(`${kind} ${key}`, () => {
+    await this.#writes.run(writeId(kind, key), () => {
       this.#checkOpen(signal)
       if (files.store.layers(key).user !== undefined) {
         throw new ClusterApiError(
@@ -283,6 +283,7 @@ export class FileApi implements ClusterApi {
         onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
         onStateError: (path, error) => this.#problems.stateError(path, error),
         syncs: this.#syncs,
+        writes: this.#writes,
       },
       {
         ...{ kind, path: join(this.#init.state, 'objects', kind) },

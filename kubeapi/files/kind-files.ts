@@ -4,8 +4,8 @@
  */
 import { createHash, randomUUID } from 'node:crypto'
 import type { Kind, KubeObject } from '../../model/model.ts'
-import type { Clock } from '../../reconcile/reconcile.ts'
-import { KindStore, type ObjectKey, specParts } from '../driver/driver.ts'
+import type { Clock, WriteQueue } from '../../reconcile/reconcile.ts'
+import { KindStore, type ObjectKey, type StoredStatus, specParts } from '../driver/driver.ts'
 import { type LaterSyncs, removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
 import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'
@@ -18,6 +18,8 @@ export interface KindFilesDeps {
   readonly onStateError: (path: string, error: unknown) => void
   /** Of all kinds. */
   readonly syncs: LaterSyncs
+  /** Of all kinds. Writes of an object are queued under writeId(). */
+  readonly writes: WriteQueue
 }
 
 export interface KindFilesInit {
@@ -34,6 +36,13 @@ export interface KindFilesInit {
 const RENOTE_MS = 500
 /** A file that the disk did not take is written again after this time. */
 export const REWRITE_MS = 5000
+/** An empty file is removed if no process has written it again within this time. */
+export const UNWANTED_MS = 600_000
+
+/** Of the queue of writes: those of one object run one after another. */
+export function writeId(kind: Kind, key: ObjectKey): string {
+  return `${kind} ${key}`
+}
 
 export class KindFiles {
   readonly store = new KindStore<Kind>()
@@ -49,10 +58,16 @@ export class KindFiles {
   readonly #writes = new Set<Promise<void>>()
   /** Paths of files that are to be written again. */
   readonly #unsynced = new Set<string>()
+  /** Paths of damaged files whose repair is queued. */
+  readonly #repairs = new Set<string>()
+  /** When each damaged file was found, in monotonic milliseconds, by its path. */
+  readonly #damagedMs = new Map<string, number>()
+  readonly #kind: Kind
   #closed = false
 
   constructor(deps: KindFilesDeps, init: KindFilesInit) {
     this.#deps = deps
+    this.#kind = init.kind
     this.#notesAfterMs = init.notesAfterMs
     this.#once = init.once
     this.folder = new StateFolder(
@@ -88,6 +103,7 @@ export class KindFiles {
   rescan(): void {
     this.#watcher.rescan()
     for (const path of [...this.#stamps.keys()]) this.#onFile(path, 'found')
+    if (!this.#once) this.#removeUnwanted()
   }
 
   get loaded(): boolean {
@@ -197,7 +213,8 @@ export class KindFiles {
       if (known === undefined && !this.#once) note = this.folder.createNote(key, note)
       if (note.specHash !== wanted) {
         note = { ...note, generation: note.generation + 1, specHash: wanted }
-        if (!this.#once) this.#write(key, 'user', note)
+        const written = note
+        if (!this.#once) this.#queue(key, () => this.folder.write(key, 'user', written))
       }
     } catch (error) {
       this.#deps.onStateError(this.folder.path, error)
@@ -239,9 +256,42 @@ export class KindFiles {
     this.#deps.onCorrupt(path, reason)
     const file = this.folder.identify(path)
     if (file === undefined) return
-    const { ours, status } = this.store.layers(file.key)
-    if (file.part === 'object' && ours !== undefined) this.#write(file.key, 'object', ours)
-    if (file.part === 'status' && status !== undefined) this.#write(file.key, 'status', status)
+    if (!this.#damagedMs.has(path)) this.#damagedMs.set(path, this.#deps.clock.monotonic())
+    const { key, part } = file
+    if (part === 'user' || this.#repairs.has(path) || this.#known(key, part) === undefined) return
+    this.#repairs.add(path)
+    this.#queue(key, async () => {
+      try {
+        // apply() or remove() may have been first.
+        if (this.folder.lacks(path) || this.folder.read(key, part) !== undefined) return
+        const value = this.#known(key, part)
+        if (value !== undefined) await this.folder.write(key, part, value)
+      } finally {
+        this.#repairs.delete(path)
+      }
+    })
+  }
+
+  #known(key: ObjectKey, part: 'object' | 'status'): KubeObject | StoredStatus | undefined {
+    const { ours, status } = this.store.layers(key)
+    return part === 'object' ? ours : status
+  }
+
+  /** Removes files that a power loss has emptied and that nobody writes again: each start would report them. */
+  #removeUnwanted(): void {
+    const now = this.#deps.clock.monotonic()
+    for (const [path, sinceMs] of this.#damagedMs) {
+      const file = this.folder.identify(path)
+      if (now - sinceMs < UNWANTED_MS || file === undefined) continue
+      this.#damagedMs.delete(path)
+      // What this process knows is shown, and written again once the disk takes it.
+      if (file.part !== 'user' && this.#known(file.key, file.part) !== undefined) continue
+      try {
+        this.folder.removeEmpty(file.key, file.part)
+      } catch (error) {
+        this.#deps.onStateError(path, error)
+      }
+    }
   }
 
   /** Reports a file that the disk did not take, and writes it again later, as it is then. */
@@ -252,15 +302,18 @@ export class KindFiles {
     this.#unsynced.add(path)
     this.#deps.clock.setTimer(REWRITE_MS, () => {
       this.#unsynced.delete(path)
-      // A damaged file is written again by #onCorrupt().
-      const value = this.#closed ? undefined : this.folder.read(file.key, file.part)
-      if (value !== undefined) this.#write(file.key, file.part, value)
+      if (this.#closed) return
+      this.#queue(file.key, async () => {
+        // A damaged file is written again by #onCorrupt().
+        const value = this.folder.read(file.key, file.part)
+        if (value !== undefined) await this.folder.write(file.key, file.part, value)
+      })
     })
   }
 
-  /** Writes in the background: no caller waits for notes and repairs. */
-  #write(...[key, part, value]: Parameters<StateFolder['write']>): void {
-    const write = this.folder.write(key, part, value).catch((error: unknown) => {
+  /** Writes in the background, after what is queued for the object: no caller waits for notes and repairs. */
+  #queue(key: ObjectKey, action: () => Promise<void>): void {
+    const write = this.#deps.writes.run(writeId(this.#kind, key), action).catch((error: unknown) => {
       this.#deps.onStateError(this.folder.path, error)
     })
     this.#writes.add(write)

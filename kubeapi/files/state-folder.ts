@@ -3,12 +3,12 @@
  * statuses, `<name>@user.json` for notes on the user's own objects. '@' cannot occur in a name. Each file has one
  * writer at a time and is replaced as a whole.
  */
-import { readFileSync, statSync, unlinkSync } from 'node:fs'
+import { linkSync, readFileSync, renameSync, statSync, unlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Kind, KubeObject } from '../../model/model.ts'
 import { METADATA, integer, map, partOf, text } from '../../model/kinds/kinds.ts'
 import { SPEC_SHAPES, STATUS_SHAPES, complaintOf } from '../../model/schemas/schemas.ts'
-import { messageOf } from '../../runtime/runtime.ts'
+import { messageOf, temporaryPath } from '../../runtime/runtime.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
 import { createFileOnce, type LaterSyncs, errorCode, isMissing, writeFileUnsynced } from './atomic-write.ts'
@@ -158,6 +158,26 @@ export class StateFolder {
     }
   }
 
+  /**
+   * Removes a file that a power loss has left empty, or filled with NUL octets; false if it is not so. One that another
+   * process writes meanwhile stays. Throws as write() does.
+   */
+  removeEmpty(key: ObjectKey, part: StatePart): boolean {
+    const path = this.pathOf(key, part)
+    const aside = temporaryPath(path)
+    try {
+      if (!isEmpty(path)) return false
+      renameSync(path, aside)
+      const isStill = isEmpty(aside)
+      if (!isStill) putBack(aside, path)
+      unlinkSync(aside)
+      return isStill
+    } catch (error) {
+      if (isMissing(error)) return false
+      throw unavailable('remove', path, error)
+    }
+  }
+
   stamp(path: string): string | undefined {
     try {
       return stampOf(statSync(path))
@@ -181,6 +201,19 @@ export class StateFolder {
     if (complaint !== undefined || part !== 'object') return complaint
     return keyOf(value as KubeObject) === key ? undefined : 'metadata: expected the name and namespace of its path'
   }
+}
+
+/** Another process has put the file there since the first look. One that is newer stays. */
+function putBack(aside: string, path: string): void {
+  try {
+    linkSync(aside, path)
+  } catch (error) {
+    if (errorCode(error) !== 'EEXIST') throw error
+  }
+}
+
+function isEmpty(path: string): boolean {
+  return readFileSync(path).every((octet) => octet === 0)
 }
 
 /** The only place where disk errors become a ClusterApiError. */

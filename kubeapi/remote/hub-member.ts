@@ -14,6 +14,7 @@ import {
   type TermState,
   type Version,
   isConfirmed,
+  isOlder,
   isServing,
   onAnswer,
   onChange,
@@ -37,11 +38,18 @@ export interface SiteTree {
   /** The paths that were created, changed or removed since the last call; with `only`, among those of one object. */
   readonly changed: (only?: Changed) => Promise<readonly TreePath[]>
   /** Undefined if there is no such file. */
-  readonly read: (path: TreePath) => Promise<Uint8Array | undefined>
-  /** Removes the file if there is no content. Throws ClusterApiError Invalid for a path that is not of the tree. */
+  readonly read: (path: TreePath) => Promise<Uint8Array | 'damaged' | undefined>
+  /**
+   * Removes the file if there is no content. Refuses a damaged content instead of a good one (see hasRefused()). Throws
+   * ClusterApiError Invalid for a path that is not of the tree.
+   */
   readonly write: (path: TreePath, content: Uint8Array | undefined) => Promise<void>
-  /** All files with their SHA-256 in hexadecimal. */
-  readonly hashes: () => Promise<readonly (readonly [TreePath, string])[]>
+  /** Whether write() kept a good file instead of the content with this hash. */
+  readonly hasRefused: (path: TreePath, hash: string) => boolean
+  /** All files with their SHA-256 in hexadecimal; undefined for a damaged file of the state. */
+  readonly hashes: () => Promise<readonly (readonly [TreePath, string | undefined])[]>
+  /** Waits until the disk has all that was written, or that changed() or hashes() found. */
+  readonly sync: () => Promise<void>
   /** Removes the files that are not in the list. */
   readonly keepOnly: (paths: ReadonlySet<TreePath>) => Promise<void>
 }
@@ -96,6 +104,8 @@ export class HubMember {
   readonly #wholeOf = new Map<string, Version>()
   #state: TermState
   #saved: StoredTerm | undefined
+  /** The last version whose files are on the disk of this machine: what this hub has after a power loss. */
+  #durable: Version
   /** The version from which #indexes counts. */
   #counted: Version | undefined
   #asked: unknown
@@ -108,6 +118,7 @@ export class HubMember {
     this.#peers = new Map(init.hubs.filter((hub) => hub !== init.own).map((hub) => [hub, deps.connect(hub)]))
     this.#state = startTerm(init.own, init.stored, deps.clock.monotonic())
     this.#saved = init.stored
+    this.#durable = this.#state.version
   }
 
   state(): HubMemberState {
@@ -153,7 +164,7 @@ export class HubMember {
     }
     const { state, accepted } = onLeader(this.#state, members, request, clock.monotonic())
     this.#move(state)
-    const { files, whole, version, base } = request
+    const { files, whole, damaged = [], version, base } = request
     if (!accepted || (files === undefined && whole === undefined && version === undefined)) return this.#present()
     return this.#stores.run(async () => {
       // As long as this hub's own agent has not stopped, it may still write.
@@ -165,11 +176,18 @@ export class HubMember {
       }
       if (whole !== undefined) {
         const present = new Map(await tree.hashes())
-        const missing = whole.filter(([path, hash]) => present.get(path) !== hash).map(([path]) => path)
+        const lacks = ([path, hash]: readonly [TreePath, string]): boolean =>
+          present.get(path) !== hash && !tree.hasRefused(path, hash)
+        const missing = whole.filter(lacks).map(([path]) => path)
         if (missing.length > 0 || version === undefined || !isCurrent()) return { ...(await this.#present()), missing }
-        await tree.keepOnly(new Set(whole.map(([path]) => path)))
+        await tree.keepOnly(new Set([...whole.map(([path]) => path), ...damaged]))
       }
-      if (version !== undefined && isCurrent()) this.#move(onStored(this.#state, version))
+      // The acting hub counts on what this one says it has.
+      if (version !== undefined) await tree.sync()
+      if (version !== undefined && isCurrent()) {
+        this.#move(onStored(this.#state, version))
+        this.#durable = version
+      }
       return this.#present()
     })
   }
@@ -185,7 +203,8 @@ export class HubMember {
     if (changed === undefined) return
     await this.#note(changed)
     const { version } = this.#state
-    await this.#present()
+    // Other hubs store the change meanwhile.
+    await orAborted(this.#settle(), signal)
     while (!isConfirmed(this.#state, this.#members(), version)) {
       this.#checkServing(term)
       await this.#woken(signal)
@@ -216,6 +235,7 @@ export class HubMember {
     if (role.is === 'acting' && this.#counted !== role.first) {
       await this.#present()
       await this.#notes.run(() => tree.changed())
+      await this.#settle()
       this.#indexes.clear()
       this.#counted = role.first
       this.#wake()
@@ -325,8 +345,13 @@ export class HubMember {
 
   async #sendWhole(hub: string, connection: HubConnection, signal: AbortSignal): Promise<boolean> {
     const { version } = this.#state
-    const whole = new Map(await this.#deps.tree.hashes())
-    const answer = await this.#sendStates(hub, connection, { whole: [...whole] }, signal)
+    const whole = new Map<TreePath, string>()
+    const damaged: TreePath[] = []
+    for (const [path, hash] of await this.#deps.tree.hashes()) {
+      if (hash === undefined) damaged.push(path)
+      else whole.set(path, hash)
+    }
+    const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged }, signal)
     if (answer?.missing === undefined) return false
     const sent = await this.#sendFiles(hub, connection, { paths: answer.missing }, signal)
     if (sent === undefined) return false
@@ -335,7 +360,7 @@ export class HubMember {
       if (hash === undefined) whole.delete(path)
       else whole.set(path, hash)
     }
-    const last = await this.#sendStates(hub, connection, { whole: [...whole], version }, signal)
+    const last = await this.#sendStates(hub, connection, { whole: [...whole], damaged, version }, signal)
     return last !== undefined && (last.missing ?? []).length === 0
   }
 
@@ -358,6 +383,8 @@ export class HubMember {
     }
     for (const path of paths) {
       const content = await this.#deps.tree.read(path)
+      // The other hub may have a good one. This file is sent once it is written again.
+      if (content === 'damaged') continue
       hashes.set(path, content === undefined ? undefined : createHash('sha256').update(content).digest('hex'))
       const text = content === undefined ? null : Buffer.from(content).toString('base64')
       const size = text?.length ?? 0
@@ -419,6 +446,7 @@ export class HubMember {
       const began = clock.monotonic()
       try {
         await this.#note()
+        await this.#settle()
       } catch (error) {
         logger.warn('cannot read the files of the site', { reason: 'StateFolderUnusable', why: messageOf(error) })
       }
@@ -453,22 +481,40 @@ export class HubMember {
       this.#deps.logger.info('another hub of the site acts', { term: next.term, hub: next.leader })
   }
 
-  /** The present state, once it is on the disk. */
+  /** The present state, once it is on the disk: of the version, what is there. */
   async #present(): Promise<PeerAnswer> {
     return this.#saves.run(async () => {
       const { term, votedFor, version, role } = this.#state
-      const next: StoredTerm = { term, votedFor, version, acts: role.is === 'acting' }
+      const next: StoredTerm = { term, votedFor, version: this.#durable, acts: role.is === 'acting' }
       const last = this.#saved
       const isSaved =
         last !== undefined &&
         last.term === term &&
         last.votedFor === votedFor &&
         last.acts === next.acts &&
-        isSame(last.version, version)
+        isSame(last.version, next.version)
       if (!isSaved) await this.#deps.save(next)
       this.#saved = next
       return { term, version }
     })
+  }
+
+  /**
+   * Waits until this machine keeps the present version through a power loss. Before that this hub must not count itself
+   * among those that have it. Throws ClusterApiError Unavailable.
+   */
+  async #settle(): Promise<void> {
+    const { term, version } = this.#state
+    try {
+      await this.#deps.tree.sync()
+    } catch (cause) {
+      throw new ClusterApiError('Unavailable', `the disk does not take the files of the site: ${messageOf(cause)}`, {
+        cause,
+      })
+    }
+    if (this.#state.term === term && this.#state.role.is === 'acting' && isOlder(this.#durable, version))
+      this.#durable = version
+    await this.#present()
   }
 
   #connection(hub: string): HubConnection {

@@ -110,6 +110,8 @@ export type PeerRequest =
       readonly base?: Version | undefined
       /** All files there are, with their SHA-256 in hexadecimal. The answer names those that the receiver lacks. */
       readonly whole?: readonly (readonly [TreePath, string])[] | undefined
+      /** With `whole`: files that the sender has but cannot use. The receiver keeps its own. */
+      readonly damaged?: readonly TreePath[] | undefined
       /** What the receiver has after this message. With `whole`, it removes every other file, unless it lacks one. */
       readonly version?: Version | undefined
     }
@@ -220,6 +222,10 @@ const peerRequest = z.discriminatedUnion(
       files: z.array(z.tuple([treePath, z.string({ error: 'base64' }).nullable()]), { error: 'a list' }).optional(),
       whole: z
         .array(z.tuple([treePath, z.string({ error: 'SHA-256' }).max(64)]), { error: 'a list' })
+        .max(MAX_FILES, { error: `at most ${MAX_FILES} files` })
+        .optional(),
+      damaged: z
+        .array(treePath, { error: 'a list' })
         .max(MAX_FILES, { error: `at most ${MAX_FILES} files` })
         .optional(),
       base: version.optional(),

@@ -18,7 +18,7 @@ import t from 'tap'
 import type { EndpointSlice, Kind } from '../../../model/objects.ts'
 import { LaterSyncs, errorCode, writeFileUnsynced } from '../../../kubeapi/files/atomic-write.ts'
 import { CLOSE_SYNC_MS } from '../../../kubeapi/files/file-api.ts'
-import { REWRITE_MS } from '../../../kubeapi/files/kind-files.ts'
+import { REWRITE_MS, UNWANTED_MS } from '../../../kubeapi/files/kind-files.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -63,6 +63,53 @@ t.test('a state file damaged while we run is healed by whoever still knows it', 
   t.equal(names(cache), 'web')
   await wait(50)
   t.same(changes, [], 'nobody noticed')
+})
+
+t.test('the repair of a damaged file undoes no write that is under way', async (t) => {
+  const site = new FileSite(t)
+  const first = site.open()
+  await first.apply(serviceImport('web', 1))
+  await first.close()
+  for (let port = 2; port <= 20; port += 1) {
+    const api = site.open()
+    await synced(api, 'ServiceImport')
+    writeFileSync(join(site.state, IMPORT), '')
+    const read = (): Promise<unknown> => api.read('ServiceImport', 'web', 'shop')
+    await Promise.all([api.apply(serviceImport('web', port)), read(), read()])
+    await api.close()
+    t.match(JSON.parse(site.readState(IMPORT)), { spec: { ports: [{ port }] } })
+  }
+})
+
+t.test('an empty file that nobody writes again is removed after a while, and reported no more', async (t) => {
+  const site = new FileSite(t)
+  const first = site.open()
+  for (const name of ['empty', 'zeros', 'cut', 'good', 'wanted']) await first.apply(serviceImport(name))
+  await first.close()
+  const place = (name: string): string => join(site.state, `objects/ServiceImport/shop/${name}.json`)
+  writeFileSync(place('empty'), '')
+  writeFileSync(place('gone@status'), '')
+  writeFileSync(place('gone@user'), '')
+  writeFileSync(place('zeros'), Buffer.alloc(400))
+  writeFileSync(place('cut'), '{"apiVersion": "multi')
+  writeFileSync(place('wanted'), '')
+  const clock = new FakeClock()
+  const api = site.open({}, { clock })
+  await synced(api, 'ServiceImport')
+  t.equal(site.warnings().length, 6, 'each is reported')
+  const left = (): string =>
+    readdirSync(dirname(place('empty')))
+      .sort()
+      .join(' ')
+  const all = left()
+  await api.apply(serviceImport('wanted'))
+  await clock.advance(UNWANTED_MS - 40_000)
+  t.equal(left(), all, 'its writer has some time')
+  await clock.advance(80_000)
+  t.equal(left(), 'cut.json good.json wanted.json', 'what still holds something stays for the user to see')
+  await api.close()
+  await synced(site.open(), 'ServiceImport')
+  t.equal(site.warnings().length, 7, 'the next start reports only what is left')
 })
 
 t.test('processes leave new and changed objects of the user to one of them, which notes them', async (t) => {
