@@ -10,7 +10,13 @@ import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
 import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
 import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
-import { FRAMES_VERSION, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../../../runtime/datagrams/frames.ts'
+import {
+  FRAMES_VERSION,
+  INSTANCE_HEADER,
+  SUBPROTOCOL,
+  decodeFrame,
+  encodeFrame,
+} from '../../../../runtime/datagrams/frames.ts'
 import { askInstance, pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
 import { createServerOverTls } from '../../../../runtime/http/http.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
@@ -34,6 +40,10 @@ async function sharedKey(by: Authority) {
   const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
   return { tls: { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }, pin }
 }
+
+type Tls = Awaited<ReturnType<typeof sharedKey>>['tls']
+
+const nameOf = (url: string): string => `tcp-443 ${new URL(url).host}`
 
 /** So many relays with one key. */
 async function siblings(t: Test, count: number) {
@@ -176,36 +186,94 @@ t.test('an address that always leads to one process comes first', async (t) => {
   for (const { connection } of fars) connection.close()
 })
 
-t.test('relays of the last release say nothing of it: a key is one relay', async (t) => {
-  const { tls, pin } = await sharedKey(ca)
-  let proofs = 0
-  const earlier = async (): Promise<string> => {
-    const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
-    const sockets = new WebSocketServer({ server, handleProtocols: () => SUBPROTOCOL })
-    sockets.on('connection', (socket) => {
-      const challenge = { version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key: oslo.identity, timeMs: 0 }
-      socket.send(encodeFrame({ t: 'challenge', ...challenge }))
-      socket.on('message', (data) => {
-        if (decodeFrame(data as Buffer)?.t !== 'proof') return
-        proofs++
-        socket.send(encodeFrame({ t: 'welcome' }))
-      })
+/** A relay that is not of this release: `instance` is its header, and `slow` ends before it answers a call. */
+async function otherRelay(
+  t: Test,
+  { tls, instance, slow }: { readonly tls: Tls; readonly instance?: string; readonly slow?: Promise<void> },
+) {
+  const at = { proofs: 0, calls: 0, url: '', drop: (): void => undefined }
+  const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => SUBPROTOCOL })
+  if (instance !== undefined) sockets.on('headers', (headers) => headers.push(`${INSTANCE_HEADER}: ${instance}`))
+  server.on('upgrade', (request, stream, head) => {
+    at.calls++
+    void (slow ?? Promise.resolve()).then(() =>
+      sockets.handleUpgrade(request, stream, head, (socket) => sockets.emit('connection', socket, request)),
+    )
+  })
+  const key = (await gateway(ca, 'relay')).identity
+  sockets.on('connection', (socket) => {
+    socket.send(encodeFrame({ t: 'challenge', version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key, timeMs: 0 }))
+    socket.on('message', (data) => {
+      if (decodeFrame(data as Buffer)?.t !== 'proof') return
+      at.proofs++
+      socket.send(encodeFrame({ t: 'welcome' }))
     })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    t.teardown(() => {
-      for (const one of sockets.clients) one.terminate()
-      server.close()
-    })
-    return `wss://127.0.0.1:${(server.address() as AddressInfo).port}/#${pin}`
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  at.drop = () => {
+    for (const one of sockets.clients) one.terminate()
   }
+  t.teardown(() => {
+    at.drop()
+    server.close()
+  })
+  at.url = `wss://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  return at
+}
+
+t.test('relays of the last release say nothing of it: a key is one relay, at its first address', async (t) => {
+  const { tls, pin } = await sharedKey(ca)
   const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
-  const addresses = [await earlier(), await earlier()]
+  const answers = Promise.withResolvers<void>()
+  const [first, second] = [await otherRelay(t, { tls, slow: answers.promise }), await otherRelay(t, { tls })]
+  const addresses = [first, second].map(({ url }) => `${url}#${pin}`)
   const a = endOf(t, oslo, { paris }, () => addresses)
-  await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
-  t.equal(proofs, 1)
-  t.match(a.web.views(), [{ is: 'connected', trouble: undefined }])
+  // It is called, and its handshake has ended when it is called again.
+  await eventually(() => second.calls === 1, { ...long, say: 'the second is called' })
+  await passes([a], () => second.calls >= 2 || second.proofs > 0, 'the second has answered')
+  t.same([first.proofs, second.proofs], [0, 0], 'the first may still answer')
+  answers.resolve()
+  await passes([a], () => a.clock.monotonic() > 30_000, 'some time')
+  t.same([first.proofs, second.proofs], [1, 0])
+  t.match(a.web.views(), [{ name: nameOf(first.url), is: 'connected', trouble: undefined }])
   t.equal(a.web.views().length, 1)
+  first.drop()
+  await eventually(() => a.ended().length === 1, { ...long, say: 'the first ends the connection' })
+  a.apply()
+  await eventually(() => second.proofs === 1, { ...long, say: 'the second at once, without any time' })
+})
+
+t.test('a relay that says that it is another one keeps nothing from that', async (t) => {
+  const { relays, addresses } = await siblings(t, 1)
+  const [honest] = relays
+  if (honest === undefined) throw new Error('relays')
+  const target = { clock: realClock, proxies: () => undefined, url: honest.url, pin: honest.pin }
+  const instance = await askInstance({ ...target, pin: addresses[0]?.split('#')[1] ?? '' }, never)
+  if (instance === undefined) throw new Error('instance')
+  const own = await sharedKey(ca)
+  const copying = await otherRelay(t, { tls: own.tls, instance })
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const listed: string[] = [`${copying.url}#${own.pin}`]
+  const a = endOf(t, oslo, { paris }, () => listed)
+  await passes([a], () => copying.proofs === 1, 'it answers first')
+  listed.push(addresses[0] ?? '')
+  await passes([a], () => a.web.views().filter(({ is }) => is === 'connected').length === 2, 'both are used')
+  t.equal(a.logger.messages('warn').length, 0)
+})
+
+t.test('a relay that cannot be reached wakes the spare ones once', async (t) => {
+  const { pin, relays } = await siblings(t, 1)
+  const [at] = relays
+  if (at === undefined) throw new Error('relays')
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const front = await frontOf(t, [at.port])
+  const away = `wss://127.0.0.1:1/#${'a'.repeat(64)}`
+  const a = endOf(t, oslo, { paris }, () => [`${at.url.href}#${pin}`, `wss://localhost:${front.port}/#${pin}`, away])
+  await passes([a], () => a.clock.monotonic() > 60_000, 'a minute, in which it fails some twenty times')
+  // 5, 10, 20 and 40 s apart, and less by chance.
+  t.ok(front.calls() <= 9, `${front.calls()} calls`)
 })
 
 t.test('each process has another instance, which it says before anything is proven', async (t) => {
@@ -218,7 +286,7 @@ t.test('each process has another instance, which it says before anything is prov
   t.equal(said[2], said[0])
   t.not(said[1], said[0])
   const oslo = await gateway(ca, 'oslo')
-  const refused = connected(oslo, { ...first, pin }, { wants: (instance) => instance !== said[0] })
+  const refused = connected(oslo, { ...first, pin }, { wants: ({ instance }) => instance !== said[0] })
   await t.rejects(refused, { name: 'RelayNotWantedError' })
   t.notMatch(await first.metrics(), /sealane_relay_connected_gateways[^\n]* [1-9]/)
 })
@@ -227,11 +295,20 @@ t.test('each process has another instance, which it says before anything is prov
 async function frontOf(t: Test, ports: readonly number[]) {
   let next = 0
   let most = 0
+  let calls = 0
   const open = new Set<Socket>()
-  const front = { only: undefined as number | undefined, port: 0, open: () => open.size, most: () => most, close }
+  const front = {
+    only: undefined as number | undefined,
+    port: 0,
+    open: () => open.size,
+    most: () => most,
+    calls: () => calls,
+    close,
+  }
   const server = createServer((socket) => {
     const to = connect(ports[front.only ?? next++ % ports.length] ?? 0, '127.0.0.1')
     open.add(socket)
+    calls++
     most = Math.max(most, open.size)
     socket.pipe(to).pipe(socket)
     for (const [one, other] of [[socket, to] as const, [to, socket] as const]) {
