@@ -61,6 +61,8 @@ export interface WebRelayView {
   readonly is: 'connected' | 'connecting' | 'waiting' | 'idle'
   /** The proxy through which it is called: scheme, host and port. */
   readonly proxy?: string
+  /** relayName() of the one by which the process is used to which this one leads too. Absent: it leads to no such one. */
+  readonly sameAs?: string
   /** From this node to the relay, in milliseconds. Absent: it has answered no ping. */
   readonly rttMs?: number
   /** The last failure, until a call succeeds. */
@@ -144,11 +146,10 @@ export class WebRelays {
       isFirst,
       isElsewhere: (name) => others().some((one) => one.hears(name)),
       // One at an address that leads to several processes gives way to one that does not.
-      isHeld: (peer) =>
-        others().some(
+      heldBy: (peer) =>
+        others().find(
           (one) => one.holds(peer, address) && (peer.instance === undefined || !one.varies || relay.varies),
-        ) ||
-        (peer.instance === undefined && earlier().some((one) => one.mayHold(address))),
+        ) ?? (peer.instance === undefined ? earlier().find((one) => one.mayHold(address)) : undefined),
       onFree: () => {
         for (const one of others()) one.wake()
       },
@@ -168,7 +169,7 @@ export class WebRelays {
     return places
   }
 
-  /** One for each address: of two that lead to the same process, the one that is used. */
+  /** One for each address. */
   views(): readonly WebRelayView[] {
     const all = [...this.#relays.values()]
     return all.flatMap((relay) => {
@@ -193,8 +194,8 @@ interface Shared {
   readonly isFirst: boolean
   /** Whether another relay has this far end now. */
   readonly isElsewhere: (name: string) => boolean
-  /** Whether another one is connected to this process, or is about to be. */
-  readonly isHeld: (peer: RelayPeer) => boolean
+  /** The other one that is connected to this process, or is about to be. */
+  readonly heldBy: (peer: RelayPeer) => WebRelay | undefined
   /** It has given up a process to which another address may lead. */
   readonly onFree: () => void
 }
@@ -249,6 +250,8 @@ class WebRelay {
   #hasFailed = false
   /** Another relay was connected to the process to which this one has led last. */
   #isSpare = false
+  /** relayName() of that one. */
+  #sameAs: string | undefined
 
   constructor(deps: WebRelaysDeps, address: RelayAddress, shared: Shared) {
     this.#deps = deps
@@ -265,7 +268,7 @@ class WebRelay {
   }
 
   get isShown(): boolean {
-    return this.#shared.isFirst && (!this.#isSpare || this.varies)
+    return this.#shared.isFirst
   }
 
   /** Whether it has a connection through the address of that one. */
@@ -341,13 +344,15 @@ class WebRelay {
   }
 
   view(): WebRelayView {
+    const name = relayName(this.#address)
+    if (this.#isSpare && !this.varies && this.#sameAs !== undefined) return { name, is: 'idle', sameAs: this.#sameAs }
     const { t } = this.#state
     const proxy = this.#proxyTitle()
     const rttMs = this.#connection?.rttMs
     const trouble =
       this.#failure ?? (this.varies ? { reason: 'RelayAddressShared' as const, why: SHARED_WHY } : undefined)
     return {
-      name: relayName(this.#address),
+      name,
       is: t === 'open' ? 'connected' : t,
       ...(proxy === undefined ? {} : { proxy }),
       ...(rttMs === undefined ? {} : { rttMs }),
@@ -500,7 +505,9 @@ class WebRelay {
   /** Takes this process unless another relay of this gateway has it. */
   #claims({ instance, key }: RelayPeer): boolean {
     this.#saw(instance)
-    if (this.#shared.isHeld({ instance, key })) return false
+    const holder = this.#shared.heldBy({ instance, key })
+    this.#sameAs = holder && relayName(holder.#address)
+    if (holder !== undefined) return false
     this.#claim = { instance, key }
     return true
   }
