@@ -162,6 +162,11 @@ t.test('one address of several processes: it is said, and gateways meet', async 
   await passes([a], () => a.by('paris').length === 1, 'they meet')
   t.equal(a.logger.messages('warn').filter((one) => one.includes('several relays')).length, 1, 'it is said once')
   await passes([a], () => front.open() >= 3, 'one connection to each')
+  // The first of its connections ends, and no other one can be made.
+  front.only = 9
+  front.dropFirst()
+  await passes([a], () => a.ended().length > 0, 'one has ended')
+  t.match(a.web.views(), [{ is: 'connected', trouble: { reason: 'RelayAddressShared' } }], 'by the others')
   t.ok(front.most() <= 5, `${front.most()} at once: they are bounded`)
   far.connection.close()
 })
@@ -192,7 +197,7 @@ t.test('an address that always leads to one process comes first', async (t) => {
 /** A relay that is not of this release: `instance` is its header, and `slow` ends before it answers a call. */
 async function otherRelay(
   t: Test,
-  { tls, instance, slow }: { readonly tls: Tls; readonly instance?: string; readonly slow?: Promise<void> },
+  { tls, instance, slow }: { readonly tls: Tls; readonly instance?: string; readonly slow?: Promise<unknown> },
 ) {
   const at = { proofs: 0, calls: 0, url: '', drop: (): void => undefined }
   const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
@@ -229,7 +234,7 @@ async function otherRelay(
 t.test('relays of the last release say nothing of it: a key is one relay, at its first address', async (t) => {
   const { tls, pin } = await sharedKey(ca)
   const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
-  const answers = Promise.withResolvers<void>()
+  const answers = Promise.withResolvers<undefined>()
   const [first, second] = [await otherRelay(t, { tls, slow: answers.promise }), await otherRelay(t, { tls })]
   const addresses = [first, second].map(({ url }) => `${url}#${pin}`)
   const a = endOf(t, oslo, { paris }, () => addresses)
@@ -237,7 +242,7 @@ t.test('relays of the last release say nothing of it: a key is one relay, at its
   await eventually(() => second.calls === 1, { ...long, say: 'the second is called' })
   await passes([a], () => second.calls >= 2 || second.proofs > 0, 'the second has answered')
   t.same([first.proofs, second.proofs], [0, 0], 'the first may still answer')
-  answers.resolve()
+  answers.resolve(undefined)
   await passes([a], () => a.clock.monotonic() > 30_000, 'some time')
   t.same([first.proofs, second.proofs], [1, 0])
   t.match(a.web.views(), [
@@ -308,6 +313,7 @@ async function frontOf(t: Test, ports: readonly number[]) {
     open: () => open.size,
     most: () => most,
     calls: () => calls,
+    dropFirst,
     close,
   }
   const server = createServer((socket) => {
@@ -324,6 +330,10 @@ async function frontOf(t: Test, ports: readonly number[]) {
       })
     }
   })
+  function dropFirst(): void {
+    const [first] = open
+    first?.destroy()
+  }
   async function close(): Promise<void> {
     for (const socket of open) socket.destroy()
     if (server.listening) await new Promise((resolve) => server.close(resolve))
