@@ -3,7 +3,7 @@ import { isAbsolute, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { parseDnsLabel } from '../../model/model.ts'
 import { parsePrefix } from '../../model/addresses/addresses.ts'
-import { MAX_RELAYS, RELAY_ADDRESS_FORM, readRelayAddress, relayConflict } from '../../model/lanes/lanes.ts'
+import { MAX_RELAYS, RELAY_ADDRESS_FORM, readRelayAddress } from '../../model/lanes/lanes.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/protocol.ts'
 import { DEFAULT_RENEWAL_GRACE_MS, MAX_RENEWAL_GRACE_MS } from '../../protocol/identity/identity.ts'
 import { UserError, parseHostPort } from '../../runtime/runtime.ts'
@@ -365,14 +365,6 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       if (relay.length > MAX_RELAYS)
         throw new UserError(`--relay: ${relay.length} addresses: expected at most ${MAX_RELAYS}`, { exitCode: 2 })
       const admin = adminListen === '' ? {} : { adminListen }
-      const { flagged, added } = relayConflict(relay, relay) ?? {}
-      if (flagged !== undefined)
-        throw new UserError(
-          `--relay ${JSON.stringify(added)}: expected another host and port than those of ${flagged}`,
-          {
-            exitCode: 2,
-          },
-        )
       const onRelayHere = (addresses: readonly string[]): void => {
         for (const one of addresses) context.output.remark(`relay on this port: --relay ${one}\n`)
         if (store !== undefined && relay.length === 0)

@@ -255,7 +255,11 @@ const relays: View<RelayRow> = {
     { title: 'LINKS', cell: (row) => row.links.map(({ node, cluster }) => `${node} to ${cluster}`).join(', ') || '-' },
     {
       title: 'TROUBLE',
-      cell: (row) => row.troubles?.map(({ node, reason }) => `${node}: ${reason}`).join(', ') ?? '-',
+      cell: ({ troubles = [], remarks = [] }) =>
+        [
+          ...troubles.map(({ node, reason }) => `${node}: ${reason}`),
+          ...remarks.map(({ node, note }) => `${node}: ${note}`),
+        ].join(', ') || '-',
     },
   ],
   kinds: ['Gateway', 'Endpoint', 'Membership'],

@@ -22,6 +22,8 @@ export interface RelayRow {
   readonly load?: number
   /** What is wrong with it, as gateways of this cluster see it. Absent: nothing. */
   readonly troubles?: readonly { readonly node: string; readonly reason: string; readonly note?: string }[]
+  /** What gateways of this cluster say of it that is no trouble: another address leads to the same process. */
+  readonly remarks?: readonly { readonly node: string; readonly note: string }[]
   /** Links of this cluster that it carries now. */
   readonly links: readonly { readonly node: string; readonly cluster: string }[]
 }
@@ -47,8 +49,13 @@ export function relayRows({ gateways, endpoints, notice }: RelayObjects): readon
     const relay = relayName(address)
     const links = usersOf(connections.filter(({ usingRelay }) => usingRelay === relay))
     const troubles = troublesOf(gateways, relay)
+    const remarks = remarksOf(gateways, relay)
     return [
-      { relay, carries: RUNG_TCP_443, offeredBy: 'broker', ...(troubles.length === 0 ? {} : { troubles }), links },
+      {
+        ...{ relay, carries: RUNG_TCP_443, offeredBy: 'broker', links },
+        ...(troubles.length === 0 ? {} : { troubles }),
+        ...(remarks.length === 0 ? {} : { remarks }),
+      },
     ]
   })
   return [...members.sort((a, b) => (a.relay < b.relay ? -1 : 1)), ...web]
@@ -81,6 +88,14 @@ function troublesOf(gateways: readonly Gateway[], relay: string): NonNullable<Re
       name === relay && reason !== undefined
         ? [{ node: metadata.name, reason, ...(note === undefined ? {} : { note }) }]
         : [],
+    ),
+  )
+}
+
+function remarksOf(gateways: readonly Gateway[], relay: string): NonNullable<RelayRow['remarks']> {
+  return gateways.flatMap(({ metadata, status }) =>
+    (status?.relays ?? []).flatMap(({ name, reason, note }) =>
+      name === relay && reason === undefined && note !== undefined ? [{ node: metadata.name, note }] : [],
     ),
   )
 }

@@ -8,8 +8,9 @@ import {
   type SignerConfig,
 } from '../../broker/config/config.ts'
 import { type BrokerDeps, runBroker } from '../../broker/main.ts'
-import { usableRelays } from '../../model/lanes/lanes.ts'
+import { relayConflict, usableRelays } from '../../model/lanes/lanes.ts'
 import type { MemberQuota } from '../../model/model.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { parseBrokerAddress } from '../../protocol/protocol.ts'
 import { type ComponentDeps, calmHeap, messageOf, ownHeap } from '../../runtime/runtime.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
@@ -95,6 +96,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   // Without a log file to reopen, SIGHUP ends the process, as in all other processes.
   const hasFile = init.audit !== undefined && init.audit.log !== AUDIT_STDOUT
   await withProcess({ name: 'broker', ...init }, async (deps, started) => {
+    warnOfSameHost(deps, relays)
     const follower = init.topologyFrom === 'object' ? await topologyFollower(deps) : undefined
     const over = new AbortController()
     const calm = calmHeap(ownHeap(), deps.clock, AbortSignal.any([signal, over.signal])).catch((error: unknown) =>
@@ -115,6 +117,15 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
       await Promise.all([calm, relay?.ended])
     }
   })
+}
+
+/** They count as they are: a broker that has served with them serves with them after an upgrade. */
+function warnOfSameHost({ logger }: Pick<ComponentDeps, 'logger'>, relays: readonly string[]): void {
+  const { flagged, added } = relayConflict(relays, relays) ?? {}
+  if (flagged === undefined) return
+  const reason: ReasonCode = 'InvalidValue'
+  const why = '--relay: expected another host and port for each relay'
+  logger.warn('two relays have one host and port', { reason, relay: added, other: flagged, why })
 }
 
 /** The relay on the broker's port. If it fails, the broker goes on. */

@@ -11,6 +11,7 @@ import {
   keyFromPem,
   keyToPem,
 } from '../../protocol/identity/identity.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { runRelay } from '../../relay/main.ts'
 import { type ComponentDeps, UserError, messageOf, parseHostPort, replaceFile } from '../../runtime/runtime.ts'
@@ -73,15 +74,16 @@ export async function serveRelayHere(deps: ComponentDeps, init: RelayHereInit, s
   await runRelay(deps, config, signal)
 }
 
-/** Throws UserError for files that cannot be used, and for a state folder of which another relay has the key in use. */
+/** Throws UserError for files that cannot be used. */
 export async function serveRelayProcess(init: RelayProcessInit, signal: AbortSignal): Promise<void> {
   const { host, port } = parseHostPort(init.listen, '--listen', true)
-  const ownsKey = init.tls === undefined && !init.plain
-  using _lock = ownsKey ? await lockRelayFolder(init.state) : undefined
   const { tls, pin } = await identityOf(init)
   const authorities = (): Promise<readonly Uint8Array[]> => readAuthorities(init.ca)
   await authorities()
   await withProcess({ name: 'relay', ...init }, async (deps, started) => {
+    const ownsKey = init.tls === undefined && !init.plain
+    using lock = ownsKey ? await lockRelayFolder(init.state) : undefined
+    if (lock?.isElsewhere === true) warnOfSharedFolder(deps, init.state)
     const onListening = (): void => {
       started()
       init.onListening?.(pin)
@@ -93,6 +95,13 @@ export async function serveRelayProcess(init: RelayProcessInit, signal: AbortSig
     const config = { host, port, authorities, limits, ...(tls === undefined ? {} : { tls }) }
     await runRelay({ ...deps, onListening }, config, signal)
   })
+}
+
+/** It may be the one that this process replaces. Gateways tell the processes of one key apart. */
+function warnOfSharedFolder({ logger }: Pick<ComponentDeps, 'logger'>, folder: string): void {
+  const reason: ReasonCode = 'InvalidValue'
+  const why = 'expected a folder of its own for each relay that is to stay (--state)'
+  logger.warn('another relay serves with the key in this folder', { reason, folder, why })
 }
 
 interface Served {

@@ -118,7 +118,7 @@ function relayWays(init: LinkCandidatesInit): readonly Way[] {
   // A link that has a direct way does not ask them.
   const isAsked = state !== 'up' || usingRelay !== undefined
   const web = (isAsked && via === undefined ? webRelays : []).filter(
-    ({ name }) => !bound.some(({ relay }) => relay === name),
+    ({ name, sameAs }) => sameAs === undefined && !bound.some(({ relay }) => relay === name),
   )
   // A relay gives another port with each binding: of one that is bound now, earlier places say nothing.
   const isBound = (name: string): boolean =>

@@ -532,11 +532,12 @@ function knownRelays({ trips = NO_TRIPS, webRelays = [] }: StatusInit): readonly
     if (isBetter) byName.set(name, memberRelay(trip))
   }
   const members = [...byName].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, relay]) => relay)
-  const web = webRelays.map(({ name, is, proxy, rttMs, trouble: failure }): KnownRelay => {
+  const web = webRelays.map(({ name, is, proxy, sameAs, rttMs, trouble: failure }): KnownRelay => {
     return {
       name: fitText(name, MAX_NAME),
       state: is,
       ...(proxy === undefined ? {} : { proxy: fitText(printable(proxy), MAX_PROXY) }),
+      ...(sameAs === undefined ? {} : { note: noteText(`same process as ${sameAs}`) }),
       ...(failure === undefined ? {} : { reason: failure.reason, note: noteText(failure.why) }),
       ...(rttMs === undefined ? {} : { rttMs: roundedMs(rttMs) }),
     }

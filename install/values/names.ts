@@ -83,6 +83,8 @@ export const STATUS_PORTS = {
   routeagent: 9473,
   dns: 9474,
   console: 9475,
+  /** Outside of clusters: `sealane relay serve`. */
+  relay: 9476,
 } as const
 
 /** Ports of the etcd that can be installed beside the broker. */

@@ -1,4 +1,5 @@
 /** Relays on port 443: their addresses, and how gateways learn of them from the agent. */
+import { createHash } from 'node:crypto'
 
 /** An annotation of the Membership, which the agent writes and gateways read: encodeRelayNotice(). */
 export const RELAYS_ANNOTATION = 'sealane.io/relays'
@@ -9,6 +10,8 @@ const MAX_TICKET_LENGTH = 11_000
 /** What status calls a link that such a relay carries: this and the relay's host. No cluster id has a space. */
 export const RUNG_TCP_443 = 'tcp-443'
 const MAX_RELAY_NAME = 63
+/** So many digits tell apart long hosts that begin alike. */
+const LONG_NAME_HASH = 12
 
 export interface RelayAddress {
   /** `wss://host[:port]/[path]`. */
@@ -33,42 +36,44 @@ export function readRelayAddress(text: string): RelayAddress | undefined {
 
 /**
  * The relays of a clusterset: those of the broker's flags, and then those that operators have added. Of several with
- * one name, the first alone counts, because a link is named by its relay (relayName()). No more than MAX_RELAYS. Pure.
+ * one host and port, the first alone counts, because a link is named by its relay (relayName()). No more than MAX_RELAYS. Pure.
  */
 export function mergedRelays(flagged: readonly string[], added: readonly string[]): readonly string[] {
-  const names = new Set(flagged.map(nameOf))
+  const hosts = new Set(flagged.map(hostOf))
   const more = added.filter((text) => {
-    const name = nameOf(text)
-    if (name === undefined || names.has(name)) return false
-    names.add(name)
+    const host = hostOf(text)
+    if (host === undefined || hosts.has(host)) return false
+    hosts.add(host)
     return true
   })
   return [...flagged, ...more].slice(0, MAX_RELAYS)
 }
 
-/** Two different addresses with one relayName(), one of `flagged` and one of `added`. Undefined if there are none. */
+/** Two different addresses with one host and port, one of `flagged` and one of `added`. Undefined if there are none. */
 export function relayConflict(
   flagged: readonly string[],
   added: readonly string[],
 ): { readonly flagged: string; readonly added: string } | undefined {
   for (const one of flagged) {
-    const other = added.find((text) => text !== one && nameOf(text) !== undefined && nameOf(text) === nameOf(one))
+    const other = added.find((text) => text !== one && hostOf(text) !== undefined && hostOf(text) === hostOf(one))
     if (other !== undefined) return { flagged: one, added: other }
   }
   return undefined
 }
 
-function nameOf(text: string): string | undefined {
-  const address = readRelayAddress(text)
-  return address && relayName(address)
+function hostOf(text: string): string | undefined {
+  return readRelayAddress(text)?.host
 }
 
 /** For messages. */
 export const RELAY_ADDRESS_FORM = 'wss://host[:port]/[path], with #pin for a relay that made its certificate itself'
 
-/** How status names the relay of a link. */
+/** How status names the relay of a link. Different hosts have different names. */
 export function relayName({ host }: Pick<RelayAddress, 'host'>): string {
-  return `${RUNG_TCP_443} ${host}`.slice(0, MAX_RELAY_NAME)
+  const name = `${RUNG_TCP_443} ${host}`
+  if (name.length <= MAX_RELAY_NAME) return name
+  const hash = createHash('sha256').update(host).digest('hex').slice(0, LONG_NAME_HASH)
+  return `${name.slice(0, MAX_RELAY_NAME - LONG_NAME_HASH - 1)}~${hash}`
 }
 
 /** What the agent tells the gateways of its cluster. */

@@ -38,12 +38,20 @@ export interface RelayTarget {
   readonly ca?: string
 }
 
+/** The process at the far end of a connection. */
+export interface RelayPeer {
+  /** readInstance(): any relay can state that of another one. */
+  readonly instance: string | undefined
+  /** pinOf() of the key that TLS has proven. Undefined: without TLS. */
+  readonly key: string | undefined
+}
+
 export interface RelayConnectionInit extends RelayTarget {
   /**
-   * Whether a connection to this process is wanted (readInstance()), before anything is proven to it: a relay takes one
-   * connection of a gateway, so a second one would end the first. Default: it is.
+   * Whether a connection to this process is wanted, before anything is proven to it: a relay takes one connection of a
+   * gateway, so a second one would end the first. Default: it is.
    */
-  readonly wants?: (instance: string | undefined) => boolean
+  readonly wants?: (peer: RelayPeer) => boolean
   /** Answers the challenge. Undefined if this end cannot be proven now. */
   readonly prove: (challenge: Challenge) => Proof | undefined
   readonly onDatagram: (datagram: Datagram) => void
@@ -128,7 +136,7 @@ export interface RelayConnection {
 export function connectRelay(init: RelayConnectionInit, signal: AbortSignal): Promise<RelayConnection> {
   return inTime(init, signal, async (either) => {
     const opened = await openSocket(init, either)
-    if (init.wants?.(opened.instance) !== false) return await admitted(opened, init, either)
+    if (init.wants?.(opened) !== false) return await admitted(opened, init, either)
     opened.socket.terminate()
     throw new RelayNotWantedError(init.url.host)
   })
@@ -162,14 +170,13 @@ async function inTime<T>(
   }
 }
 
-interface Opened {
+interface Opened extends RelayPeer {
   readonly socket: WebSocket
-  readonly instance: string | undefined
 }
 
 async function openSocket(target: RelayTarget, signal: AbortSignal): Promise<Opened> {
   const { url } = target
-  const stream = await openStream(target, signal)
+  const { stream, key } = await openStream(target, signal)
   const bare = new URL(url)
   bare.hash = ''
   const socket = new WebSocket(bare, SUBPROTOCOL, {
@@ -197,7 +204,7 @@ async function openSocket(target: RelayTarget, signal: AbortSignal): Promise<Ope
     socket.on('open', () => {
       signal.removeEventListener('abort', onAbort)
       socket.pause()
-      resolve({ socket, instance })
+      resolve({ socket, instance, key })
     })
     socket.on('unexpected-response', (_request, response: IncomingMessage) => {
       fail(new RelayUnreachableError(url.host, `it answers with status ${response.statusCode ?? 0} and is no relay`))
@@ -210,7 +217,10 @@ async function openSocket(target: RelayTarget, signal: AbortSignal): Promise<Ope
 }
 
 /** A connected stream, with TLS unless the URL is plain. */
-async function openStream({ clock, url, pin, ca, proxies }: RelayTarget, signal: AbortSignal): Promise<Socket> {
+async function openStream(
+  { clock, url, pin, ca, proxies }: RelayTarget,
+  signal: AbortSignal,
+): Promise<{ readonly stream: Socket; readonly key: string | undefined }> {
   signal.throwIfAborted()
   const isTls = url.protocol === 'wss:'
   const host = url.hostname.replace(/^\[|\]$/g, '')
@@ -220,7 +230,7 @@ async function openStream({ clock, url, pin, ca, proxies }: RelayTarget, signal:
   tcp.setNoDelay(true)
   if (!isTls) {
     if (proxy === undefined) await happens(tcp, 'connect', url.host, signal)
-    return tcp
+    return { stream: tcp, key: undefined }
   }
   const socket = connectTls({
     socket: tcp,
@@ -238,7 +248,8 @@ async function openStream({ clock, url, pin, ca, proxies }: RelayTarget, signal:
     tcp.destroy()
     throw certificateError(url.host, error, clock.now())
   }
-  if (pin === undefined || hasPin(socket, pin)) return socket
+  const key = keyOf(socket)
+  if (pin === undefined || isPin(pin, key)) return { stream: socket, key }
   socket.destroy()
   throw new RelayUnreachableError(url.host, 'its key is not the one that the address states')
 }
@@ -300,10 +311,13 @@ export function pinOf(publicKey: Buffer): string {
   return createHash('sha256').update(publicKey).digest('hex')
 }
 
-function hasPin(socket: TLSSocket, pin: string): boolean {
+function keyOf(socket: TLSSocket): string | undefined {
   const certificate = socket.getPeerX509Certificate()
-  if (certificate === undefined) return false
-  const found = pinOf(certificate.publicKey.export({ type: 'spki', format: 'der' }))
+  return certificate && pinOf(certificate.publicKey.export({ type: 'spki', format: 'der' }))
+}
+
+function isPin(pin: string, found: string | undefined): boolean {
+  if (found === undefined) return false
   return pin.length === found.length && timingSafeEqual(Buffer.from(pin), Buffer.from(found))
 }
 

@@ -1,4 +1,4 @@
-/** One process alone serves with the key in a state folder of a relay. */
+/** Two processes that serve with the key in one state folder of a relay: it is said, and both serve. */
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -8,7 +8,7 @@ import { certificateToPem } from '../../protocol/identity/certificates.ts'
 import { authority } from '../relay/relay-site.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
-t.test('a folder in use is refused, and free once the other one has stopped', async (t) => {
+t.test('a folder in use is warned of, and free once the other one has stopped', async (t) => {
   const folder = temporaryFolder(t)
   const ca = join(folder, 'ca.crt')
   writeFileSync(ca, certificateToPem((await authority('demo')).certificate))
@@ -34,15 +34,20 @@ t.test('a folder in use is refused, and free once the other one has stopped', as
     }
   }
   const first = await start()
-  await t.rejects(start(), {
-    name: 'UserError',
-    message: /state: another relay serves with the key in this folder: exp/,
-  })
+  const isElsewhere = async (): Promise<boolean | undefined> => {
+    using lock = await lockRelayFolder(join(folder, 'state'))
+    return lock?.isElsewhere
+  }
+  t.equal(await isElsewhere(), true)
+  // As the successor of a rollout, or a standby.
+  const second = await start()
+  t.equal(second.pin, first.pin)
   const other = await start({ state: join(folder, 'other') })
   t.not(other.pin, first.pin)
   // It uses no key of the folder.
   const plain = await start({ plain: true })
-  for (const one of [plain, other, first]) await one.stop()
+  for (const one of [plain, other, second, first]) await one.stop()
+  t.equal(await isElsewhere(), false)
   const again = await start()
   t.equal(again.pin, first.pin)
   t.equal(statSync(join(folder, 'state', 'relay.lock')).mode & 0o077, 0)

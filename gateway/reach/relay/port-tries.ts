@@ -127,6 +127,8 @@ export class PortTries {
   readonly #kept = new Map<string, KeptPort>()
   /** When links may be tried again. */
   readonly #againMs = new Map<string, number>()
+  /** When links were tried last by this end as the one that opens. */
+  readonly #begunMs = new Map<string, number>()
   /** How many attempts in a row have found nothing. */
   readonly #vain = new Map<string, number>()
   /** Until when no ports are guessed. */
@@ -190,7 +192,7 @@ export class PortTries {
   look(links: readonly TriedLink[], used: readonly UsedPlace[]): readonly LanePacket[] {
     const now = this.#deps.now()
     this.#links = new Map(links.map((link) => [link.name, link]))
-    for (const known of [this.#againMs, this.#taken, this.#vain])
+    for (const known of [this.#againMs, this.#begunMs, this.#taken, this.#vain])
       for (const name of known.keys()) if (!this.#links.has(name)) known.delete(name)
     this.#lookAtKept(used, now.nowMs)
     this.#lookAtOpening(now.nowMs)
@@ -309,11 +311,15 @@ export class PortTries {
   }
 
   #begin(nowMs: number): void {
-    for (const link of this.#links.values()) {
+    const begunMs = ({ name }: TriedLink): number => this.#begunMs.get(name) ?? -Infinity
+    const isEarlier = (a: TriedLink, b: TriedLink): number =>
+      begunMs(a) < begunMs(b) ? -1 : begunMs(a) > begunMs(b) ? 1 : 0
+    for (const link of [...this.#links.values()].sort(isEarlier)) {
       const { name, punch } = link
       const [way] = link.ways
       if (way === undefined || !punch.hasFailed || !this.#isWanted(name, 'opens')) continue
       if (nowMs < (this.#againMs.get(name) ?? -Infinity) || !this.#mayOpen(link, way, nowMs)) continue
+      this.#begunMs.set(name, nowMs)
       this.#opening = { is: 'requesting', request: { name, way, counters: new Set(), dueMs: nowMs } }
       return
     }

@@ -227,7 +227,7 @@ export class RelayCalls {
     const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
     await this.#applyTable(shared, others, signal).catch((error: unknown) => {
       // Relayed links need the table, so the next round does without ports that the kernel may not take.
-      this.#tries?.refused()
+      if (!signal.aborted) this.#tries?.refused()
       throw error
     })
     this.#tries?.applied(others)

@@ -12,7 +12,8 @@ const LAPSE_MS = 10 * 60_000
 
 export class InstanceWatch {
   #last: string | undefined
-  #earlier: readonly string[] = []
+  /** With when each was followed by another one. Oldest first. */
+  #earlier: readonly { readonly instance: string; readonly untilMs: number }[] = []
   /** Another process answered first at this time, while a connection to `held` was open. */
   #other: { readonly held: string; readonly sinceMs: number } | undefined
   #untilMs = -Infinity
@@ -21,7 +22,7 @@ export class InstanceWatch {
   saw(instance: string | undefined, held: string | undefined, nowMs: number): void {
     if (instance === undefined) return
     const isBesides = this.#isBesides(instance, held, nowMs)
-    if (this.#isBack(instance) || isBesides) this.#untilMs = nowMs + LAPSE_MS
+    if (this.#isBack(instance, nowMs) || isBesides) this.#untilMs = nowMs + LAPSE_MS
   }
 
   /** Whether the address leads to several processes. */
@@ -37,12 +38,15 @@ export class InstanceWatch {
     return before !== undefined
   }
 
-  #isBack(instance: string): boolean {
-    if (instance === this.#last) return false
-    const isBack = this.#earlier.includes(instance)
-    if (this.#last !== undefined)
-      this.#earlier = [...this.#earlier.filter((one) => one !== this.#last), this.#last].slice(-MOST_EARLIER)
+  #isBack(instance: string, nowMs: number): boolean {
+    const last = this.#last
+    if (instance === last) return false
     this.#last = instance
+    // What was seen long ago does not count.
+    const earlier = this.#earlier.filter(({ untilMs }) => nowMs - untilMs < LAPSE_MS)
+    const isBack = earlier.some((one) => one.instance === instance)
+    const others = earlier.filter((one) => one.instance !== last)
+    this.#earlier = (last === undefined ? others : [...others, { instance: last, untilMs: nowMs }]).slice(-MOST_EARLIER)
     return isBack
   }
 }

@@ -13,6 +13,7 @@ import {
 } from '../../../runtime/datagrams/datagrams.ts'
 import type { LoopbackPort, RelayConnection } from '../../../runtime/datagrams/datagrams.ts'
 import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
+import type { RelayPeer } from '../../../runtime/datagrams/relay-connection.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
 import type { Logger } from '../../../runtime/logging/logging.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
@@ -60,6 +61,8 @@ export interface WebRelayView {
   readonly is: 'connected' | 'connecting' | 'waiting' | 'idle'
   /** The proxy through which it is called: scheme, host and port. */
   readonly proxy?: string
+  /** relayName() of the one by which the process is used to which this one leads too. Absent: it leads to no such one. */
+  readonly sameAs?: string
   /** From this node to the relay, in milliseconds. Absent: it has answered no ping. */
   readonly rttMs?: number
   /** The last failure, until a call succeeds. */
@@ -134,13 +137,19 @@ export class WebRelays {
 
   #relayAt(address: RelayAddress, watch: InstanceWatch, isFirst: boolean): WebRelay {
     const others = (): readonly WebRelay[] => [...this.#relays.values()].filter((one) => one !== relay)
+    const earlier = (): readonly WebRelay[] => {
+      const all = [...this.#relays.values()]
+      return all.slice(0, Math.max(0, all.indexOf(relay)))
+    }
     const relay: WebRelay = new WebRelay(this.#deps, address, {
       watch,
       isFirst,
       isElsewhere: (name) => others().some((one) => one.hears(name)),
       // One at an address that leads to several processes gives way to one that does not.
-      isHeld: (instance) =>
-        others().some((one) => one.holds(instance, address) && (instance === undefined || !one.varies || relay.varies)),
+      heldBy: (peer) =>
+        others().find(
+          (one) => one.holds(peer, address) && (peer.instance === undefined || !one.varies || relay.varies),
+        ) ?? (peer.instance === undefined ? earlier().find((one) => one.mayHold(address)) : undefined),
       onFree: () => {
         for (const one of others()) one.wake()
       },
@@ -160,9 +169,14 @@ export class WebRelays {
     return places
   }
 
-  /** One for each address: of two that lead to the same process, the one that is used. */
+  /** One for each address. */
   views(): readonly WebRelayView[] {
-    return [...this.#relays.values()].flatMap((relay) => (relay.isShown ? [relay.view()] : []))
+    const all = [...this.#relays.values()]
+    return all.flatMap((relay) => {
+      if (!relay.isShown) return []
+      // Of an address that leads to several processes, any connection will do.
+      return [(all.find((one) => one.isOpenAt(relay)) ?? relay).view()]
+    })
   }
 
   close(): void {
@@ -180,9 +194,9 @@ interface Shared {
   readonly isFirst: boolean
   /** Whether another relay has this far end now. */
   readonly isElsewhere: (name: string) => boolean
-  /** Whether another one is connected to this process, or is about to be. */
-  readonly isHeld: (instance: string | undefined) => boolean
-  /** A call has failed: another address may lead to the same process. */
+  /** The other one that is connected to this process, or is about to be. */
+  readonly heldBy: (peer: RelayPeer) => WebRelay | undefined
+  /** It has given up a process to which another address may lead. */
   readonly onFree: () => void
 }
 
@@ -227,13 +241,17 @@ class WebRelay {
   #lostMs = -Infinity
   readonly #shared: Shared
   /** The process with which it has a connection, or proves itself now. */
-  #claim: { readonly instance: string | undefined } | undefined
+  #claim: RelayPeer | undefined
   readonly #askBackoff: Backoff
   readonly #spareBackoff: Backoff
   #cancelAsk: (() => void) | undefined
   #wasVarying = false
+  /** The last call has failed, or the relay has ended the connection without saying that it starts again. */
+  #hasFailed = false
   /** Another relay was connected to the process to which this one has led last. */
   #isSpare = false
+  /** relayName() of that one. */
+  #sameAs: string | undefined
 
   constructor(deps: WebRelaysDeps, address: RelayAddress, shared: Shared) {
     this.#deps = deps
@@ -250,7 +268,12 @@ class WebRelay {
   }
 
   get isShown(): boolean {
-    return this.#shared.isFirst && (!this.#isSpare || this.varies)
+    return this.#shared.isFirst
+  }
+
+  /** Whether it has a connection through the address of that one. */
+  isOpenAt(relay: WebRelay): boolean {
+    return this.#state.t === 'open' && this.#shared.watch === relay.#shared.watch
   }
 
   apply(credentials: Credentials | undefined, links: readonly WebLink[], ports: ReadonlyMap<number, number>): void {
@@ -285,10 +308,23 @@ class WebRelay {
   }
 
   /** Whether it has a connection to this process, to which that address leads. */
-  holds(instance: string | undefined, { url, pin }: RelayAddress): boolean {
-    if (this.#claim === undefined) return false
-    if (instance !== undefined && this.#claim.instance !== undefined) return instance === this.#claim.instance
-    // Without more knowledge a key is that of one process, whatever the host.
+  holds({ instance, key }: RelayPeer, address: RelayAddress): boolean {
+    const claim = this.#claim
+    if (claim === undefined) return false
+    // A relay can state the instance of another one, but has not its key.
+    if (instance !== undefined && claim.instance !== undefined) return instance === claim.instance && key === claim.key
+    return this.#isAlike(address)
+  }
+
+  /** Whether it may be about to connect to the process to which that address leads, which does not say which it is. */
+  mayHold(address: RelayAddress): boolean {
+    const { t } = this.#state
+    const isComing = t === 'connecting' || (t === 'waiting' && !this.#isSpare)
+    return isComing && !this.#hasFailed && this.#isAlike(address)
+  }
+
+  /** Without more knowledge a key is that of one process, whatever the host. */
+  #isAlike({ url, pin }: RelayAddress): boolean {
     return url === this.#address.url || (pin !== undefined && pin === this.#address.pin)
   }
 
@@ -308,13 +344,15 @@ class WebRelay {
   }
 
   view(): WebRelayView {
+    const name = relayName(this.#address)
+    if (this.#isSpare && !this.varies && this.#sameAs !== undefined) return { name, is: 'idle', sameAs: this.#sameAs }
     const { t } = this.#state
     const proxy = this.#proxyTitle()
     const rttMs = this.#connection?.rttMs
     const trouble =
       this.#failure ?? (this.varies ? { reason: 'RelayAddressShared' as const, why: SHARED_WHY } : undefined)
     return {
-      name: relayName(this.#address),
+      name,
       is: t === 'open' ? 'connected' : t,
       ...(proxy === undefined ? {} : { proxy }),
       ...(rttMs === undefined ? {} : { rttMs }),
@@ -397,7 +435,7 @@ class WebRelay {
       const connection = await connectRelay(
         {
           ...{ clock, proxies, onDropped, ...this.#target() },
-          wants: (instance) => this.#state === mine && this.#claims(instance),
+          wants: (peer) => this.#state === mine && this.#claims(peer),
           prove: (challenge) => {
             const proof = this.#prove(challenge)
             shown = proof?.ticket
@@ -435,18 +473,19 @@ class WebRelay {
       const soonestMs = againMs === undefined || isFlapping ? this.#backoff.next() : AGAIN.minMs
       waitMs = againMs === undefined ? soonestMs : Math.min(Math.max(againMs, soonestMs), AGAIN.maxMs)
       this.#connection = undefined
-      this.#claim = undefined
       this.#cancelAsk?.()
+      stop.abort(new Error('the connection has ended'))
       // A relay with many gateways calls them back one by one.
       this.#lose(againMs === undefined || isFlapping ? LOST_MS : RESTARTED_MS)
+      if (againMs === undefined) this.#giveUp()
+      else this.#claim = undefined
     } catch (error) {
       if (this.#state !== mine) return
-      this.#claim = undefined
       this.#isSpare = isNotWanted(error)
       if (this.#isSpare) this.#forgetTrouble()
       else {
         this.#note(reasonOfFailure(error), error)
-        this.#shared.onFree()
+        this.#giveUp()
       }
       waitMs = this.#isSpare ? this.#spareBackoff.next() : isRefusal(error) ? REFUSED_MS : this.#backoff.next()
       if (isRefusal(error)) refused = shown
@@ -464,11 +503,21 @@ class WebRelay {
   }
 
   /** Takes this process unless another relay of this gateway has it. */
-  #claims(instance: string | undefined): boolean {
+  #claims({ instance, key }: RelayPeer): boolean {
     this.#saw(instance)
-    if (this.#shared.isHeld(instance)) return false
-    this.#claim = { instance }
+    const holder = this.#shared.heldBy({ instance, key })
+    this.#sameAs = holder && relayName(holder.#address)
+    if (holder !== undefined) return false
+    this.#claim = { instance, key }
     return true
+  }
+
+  /** After a failure. One that had nothing wakes no other: a relay that is away fails again and again. */
+  #giveUp(): void {
+    const hadIt = this.#claim !== undefined || !this.#hasFailed
+    this.#claim = undefined
+    this.#hasFailed = true
+    if (hadIt) this.#shared.onFree()
   }
 
   #saw(instance: string | undefined): void {
@@ -575,6 +624,7 @@ class WebRelay {
   }
 
   #forgetTrouble(): void {
+    this.#hasFailed = false
     this.#trouble = ''
     this.#failure = undefined
   }

@@ -55,6 +55,15 @@ t.test('relays with what this cluster knows of them', (t) => {
   ]
   const [w1, w2] = ['w1', 'w2'].map((name) => gateway(name, []))
   if (w1?.status === undefined || w2 === undefined) throw new Error('gateways')
+  const spare = [{ name: WEB, state: 'idle' as const, note: 'same process as tcp-443 other' }]
+  const [remarked] = relayRows({
+    ...{ endpoints: [], notice },
+    gateways: [{ ...w1, status: { ...w1.status, relays: spare } }],
+  })
+  t.strictSame(
+    [remarked?.troubles, remarked?.remarks],
+    [undefined, [{ node: 'w1', note: 'same process as tcp-443 other' }]],
+  )
   const troubled = [{ ...w1, status: { ...w1.status, relays } }, w2]
   t.strictSame(relayRows({ gateways: troubled, endpoints: [], notice }), [
     {

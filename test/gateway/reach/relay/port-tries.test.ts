@@ -578,6 +578,19 @@ t.test('attempts that find nothing: pauses grow, and the holes of all links to a
   t.equal(new Set(alone.sent.map(({ to }) => to)).size, 20, 'each link gets its turn')
 })
 
+t.test('of far ends that never reply, each has its turn', async (t) => {
+  const alone = new Alone()
+  const names = Array.from({ length: 20 }, (_, i) => (4096 + i).toString(16).repeat(4))
+  alone.links = names.map((name, i) => alone.link(name, 'opens', [`198.51.100.${i}:41000`]))
+  // As long as one that is asked again after a minute takes the turns of those after it.
+  for (let i = 0; i < 200; i += 1) {
+    alone.round()
+    await Promise.resolve()
+    alone.nowMs += 1000
+  }
+  t.equal(alone.requests.size, 20)
+})
+
 t.test('a far end that requests for ever and never replies leaves the end that guesses to others', async (t) => {
   const alone = new Alone()
   const [silent, honest] = FARS.map((name, i) => alone.link(name, 'guesses', [NATS[i] ?? NATS[0]]))

@@ -54,6 +54,26 @@ t.test('restarts are none, and ways back are', (t) => {
       true,
     ],
     [
+      'a way back after a long time',
+      [
+        [0, 'a'],
+        [60, 'b'],
+        [660, 'a'],
+      ],
+      660,
+      false,
+    ],
+    [
+      'just before that',
+      [
+        [0, 'a'],
+        [60, 'b'],
+        [659, 'a'],
+      ],
+      659,
+      true,
+    ],
+    [
       'no word of it',
       [
         [0, undefined],

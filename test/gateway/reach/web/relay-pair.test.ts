@@ -10,7 +10,13 @@ import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
 import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
 import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
-import { FRAMES_VERSION, SUBPROTOCOL, decodeFrame, encodeFrame } from '../../../../runtime/datagrams/frames.ts'
+import {
+  FRAMES_VERSION,
+  INSTANCE_HEADER,
+  SUBPROTOCOL,
+  decodeFrame,
+  encodeFrame,
+} from '../../../../runtime/datagrams/frames.ts'
 import { askInstance, pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
 import { createServerOverTls } from '../../../../runtime/http/http.ts'
 import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
@@ -34,6 +40,10 @@ async function sharedKey(by: Authority) {
   const pin = pinOf(createPublicKey(server.key).export({ type: 'spki', format: 'der' }))
   return { tls: { certificate: certificateToPem(server.certificate), key: keyToPem(server.key) }, pin }
 }
+
+type Tls = Awaited<ReturnType<typeof sharedKey>>['tls']
+
+const nameOf = (url: string): string => `tcp-443 ${new URL(url).host}`
 
 /** So many relays with one key. */
 async function siblings(t: Test, count: number) {
@@ -118,8 +128,11 @@ t.test('two addresses of one process are used one at a time, and the other one o
   const used = a.by('paris')
   await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
   t.same(a.by('paris'), used)
-  t.equal(a.web.views().length, 1)
-  t.match(a.web.views(), [{ is: 'connected' }])
+  const [one, other] = [`tcp-443 localhost:${front.port}`, `tcp-443 ${at.url.host}`]
+  const byName = new Map(a.web.views().map((view) => [view.name, view]))
+  const spare = used[0] === one ? other : one
+  t.match(byName.get(used[0] ?? ''), { is: 'connected', sameAs: undefined })
+  t.strictSame(byName.get(spare), { name: spare, is: 'idle', sameAs: used[0] })
   t.same(a.ended(), [], 'no connection has ended the other')
   await front.close()
   await passes([a], () => a.by('paris').join() === `tcp-443 ${at.url.host}`, 'by the other one')
@@ -149,6 +162,11 @@ t.test('one address of several processes: it is said, and gateways meet', async 
   await passes([a], () => a.by('paris').length === 1, 'they meet')
   t.equal(a.logger.messages('warn').filter((one) => one.includes('several relays')).length, 1, 'it is said once')
   await passes([a], () => front.open() >= 3, 'one connection to each')
+  // The first of its connections ends, and no other one can be made.
+  front.only = 9
+  front.dropFirst()
+  await passes([a], () => a.ended().length > 0, 'one has ended')
+  t.match(a.web.views(), [{ is: 'connected', trouble: { reason: 'RelayAddressShared' } }], 'by the others')
   t.ok(front.most() <= 5, `${front.most()} at once: they are bounded`)
   far.connection.close()
 })
@@ -176,36 +194,96 @@ t.test('an address that always leads to one process comes first', async (t) => {
   for (const { connection } of fars) connection.close()
 })
 
-t.test('relays of the last release say nothing of it: a key is one relay', async (t) => {
-  const { tls, pin } = await sharedKey(ca)
-  let proofs = 0
-  const earlier = async (): Promise<string> => {
-    const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
-    const sockets = new WebSocketServer({ server, handleProtocols: () => SUBPROTOCOL })
-    sockets.on('connection', (socket) => {
-      const challenge = { version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key: oslo.identity, timeMs: 0 }
-      socket.send(encodeFrame({ t: 'challenge', ...challenge }))
-      socket.on('message', (data) => {
-        if (decodeFrame(data as Buffer)?.t !== 'proof') return
-        proofs++
-        socket.send(encodeFrame({ t: 'welcome' }))
-      })
+/** A relay that is not of this release: `instance` is its header, and `slow` ends before it answers a call. */
+async function otherRelay(
+  t: Test,
+  { tls, instance, slow }: { readonly tls: Tls; readonly instance?: string; readonly slow?: Promise<unknown> },
+) {
+  const at = { proofs: 0, calls: 0, url: '', drop: (): void => undefined }
+  const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
+  const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => SUBPROTOCOL })
+  if (instance !== undefined) sockets.on('headers', (headers) => headers.push(`${INSTANCE_HEADER}: ${instance}`))
+  server.on('upgrade', (request, stream, head) => {
+    at.calls++
+    void (slow ?? Promise.resolve()).then(() =>
+      sockets.handleUpgrade(request, stream, head, (socket) => sockets.emit('connection', socket, request)),
+    )
+  })
+  const key = (await gateway(ca, 'relay')).identity
+  sockets.on('connection', (socket) => {
+    socket.send(encodeFrame({ t: 'challenge', version: FRAMES_VERSION, nonce: Buffer.alloc(32, 1), key, timeMs: 0 }))
+    socket.on('message', (data) => {
+      if (decodeFrame(data as Buffer)?.t !== 'proof') return
+      at.proofs++
+      socket.send(encodeFrame({ t: 'welcome' }))
     })
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    t.teardown(() => {
-      for (const one of sockets.clients) one.terminate()
-      server.close()
-    })
-    return `wss://127.0.0.1:${(server.address() as AddressInfo).port}/#${pin}`
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  at.drop = () => {
+    for (const one of sockets.clients) one.terminate()
   }
+  t.teardown(() => {
+    at.drop()
+    server.close()
+  })
+  at.url = `wss://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  return at
+}
+
+t.test('relays of the last release say nothing of it: a key is one relay, at its first address', async (t) => {
+  const { tls, pin } = await sharedKey(ca)
   const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
-  const addresses = [await earlier(), await earlier()]
+  const answers = Promise.withResolvers<undefined>()
+  const [first, second] = [await otherRelay(t, { tls, slow: answers.promise }), await otherRelay(t, { tls })]
+  const addresses = [first, second].map(({ url }) => `${url}#${pin}`)
   const a = endOf(t, oslo, { paris }, () => addresses)
-  await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
-  t.equal(proofs, 1)
-  t.match(a.web.views(), [{ is: 'connected', trouble: undefined }])
-  t.equal(a.web.views().length, 1)
+  // It is called, and its handshake has ended when it is called again.
+  await eventually(() => second.calls === 1, { ...long, say: 'the second is called' })
+  await passes([a], () => second.calls >= 2 || second.proofs > 0, 'the second has answered')
+  t.same([first.proofs, second.proofs], [0, 0], 'the first may still answer')
+  answers.resolve(undefined)
+  await passes([a], () => a.clock.monotonic() > 30_000, 'some time')
+  t.same([first.proofs, second.proofs], [1, 0])
+  t.match(a.web.views(), [
+    { name: nameOf(first.url), is: 'connected', trouble: undefined },
+    { name: nameOf(second.url), is: 'idle', sameAs: nameOf(first.url) },
+  ])
+  first.drop()
+  await eventually(() => a.ended().length === 1, { ...long, say: 'the first ends the connection' })
+  a.apply()
+  await eventually(() => second.proofs === 1, { ...long, say: 'the second at once, without any time' })
+})
+
+t.test('a relay that says that it is another one keeps nothing from that', async (t) => {
+  const { relays, addresses } = await siblings(t, 1)
+  const [honest] = relays
+  if (honest === undefined) throw new Error('relays')
+  const target = { clock: realClock, proxies: () => undefined, url: honest.url, pin: honest.pin }
+  const instance = await askInstance({ ...target, pin: addresses[0]?.split('#')[1] ?? '' }, never)
+  if (instance === undefined) throw new Error('instance')
+  const own = await sharedKey(ca)
+  const copying = await otherRelay(t, { tls: own.tls, instance })
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const listed: string[] = [`${copying.url}#${own.pin}`]
+  const a = endOf(t, oslo, { paris }, () => listed)
+  await passes([a], () => copying.proofs === 1, 'it answers first')
+  listed.push(addresses[0] ?? '')
+  await passes([a], () => a.web.views().filter(({ is }) => is === 'connected').length === 2, 'both are used')
+  t.equal(a.logger.messages('warn').length, 0)
+})
+
+t.test('a relay that cannot be reached wakes the spare ones once', async (t) => {
+  const { pin, relays } = await siblings(t, 1)
+  const [at] = relays
+  if (at === undefined) throw new Error('relays')
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const front = await frontOf(t, [at.port])
+  const away = `wss://127.0.0.1:1/#${'a'.repeat(64)}`
+  const a = endOf(t, oslo, { paris }, () => [`${at.url.href}#${pin}`, `wss://localhost:${front.port}/#${pin}`, away])
+  await passes([a], () => a.clock.monotonic() > 60_000, 'a minute, in which it fails some twenty times')
+  // 5, 10, 20 and 40 s apart, and less by chance.
+  t.ok(front.calls() <= 9, `${front.calls()} calls`)
 })
 
 t.test('each process has another instance, which it says before anything is proven', async (t) => {
@@ -218,7 +296,7 @@ t.test('each process has another instance, which it says before anything is prov
   t.equal(said[2], said[0])
   t.not(said[1], said[0])
   const oslo = await gateway(ca, 'oslo')
-  const refused = connected(oslo, { ...first, pin }, { wants: (instance) => instance !== said[0] })
+  const refused = connected(oslo, { ...first, pin }, { wants: ({ instance }) => instance !== said[0] })
   await t.rejects(refused, { name: 'RelayNotWantedError' })
   t.notMatch(await first.metrics(), /sealane_relay_connected_gateways[^\n]* [1-9]/)
 })
@@ -227,11 +305,21 @@ t.test('each process has another instance, which it says before anything is prov
 async function frontOf(t: Test, ports: readonly number[]) {
   let next = 0
   let most = 0
+  let calls = 0
   const open = new Set<Socket>()
-  const front = { only: undefined as number | undefined, port: 0, open: () => open.size, most: () => most, close }
+  const front = {
+    only: undefined as number | undefined,
+    port: 0,
+    open: () => open.size,
+    most: () => most,
+    calls: () => calls,
+    dropFirst,
+    close,
+  }
   const server = createServer((socket) => {
     const to = connect(ports[front.only ?? next++ % ports.length] ?? 0, '127.0.0.1')
     open.add(socket)
+    calls++
     most = Math.max(most, open.size)
     socket.pipe(to).pipe(socket)
     for (const [one, other] of [[socket, to] as const, [to, socket] as const]) {
@@ -242,6 +330,10 @@ async function frontOf(t: Test, ports: readonly number[]) {
       })
     }
   })
+  function dropFirst(): void {
+    const [first] = open
+    first?.destroy()
+  }
   async function close(): Promise<void> {
     for (const socket of open) socket.destroy()
     if (server.listening) await new Promise((resolve) => server.close(resolve))
