@@ -134,7 +134,7 @@ const LANES_TURNS: readonly Turns[] = [
     shares: [
       /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life|nat-kinds)\.test/,
       /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table|gateway-link|overlay-probes)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites|relayed-wireguard)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites|relayed-wireguard|guessed-ports)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],
     changed:

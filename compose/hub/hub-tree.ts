@@ -23,7 +23,6 @@ import {
 } from '../../kubeapi/remote/remote.ts'
 import { SerialQueue } from '../../reconcile/reconcile.ts'
 import { UserError, messageOf, replaceFile, syncPath } from '../../runtime/runtime.ts'
-import { isDamaged } from './damaged-state.ts'
 
 export interface TreePlaces {
   /** Absolute paths. */
@@ -393,4 +392,36 @@ export class TermStore {
       return false
     }
   }
+}
+
+// A power loss can leave a file empty, filled with NUL octets, or cut off: no hub takes such a content for news.
+
+const OBJECT = /^state\/objects\/([^/]+)\/[^/]+\/[^/@]+(@status|@user)?\.json$/
+
+/**
+ * Checks only what all releases write in files of a kind, so that hubs of different releases exchange what one of them
+ * does not know. The user's files are never damaged: what is in them is up to the user.
+ */
+export function isDamaged(path: TreePath, content: Uint8Array): boolean {
+  if (!path.startsWith('state/')) return false
+  if (content.every((octet) => octet === 0)) return true
+  if (!path.endsWith('.json')) return false
+  const value = jsonOf(content)
+  if (typeof value !== 'object' || value === null) return true
+  const [isObject, kind, part] = OBJECT.exec(path) ?? []
+  if (isObject === undefined) return false
+  const { kind: stated, metadata, uid } = value as Readonly<Record<string, unknown>>
+  return part === undefined ? stated !== kind || typeof metadata !== 'object' || metadata === null : !isText(uid)
+}
+
+function jsonOf(content: Uint8Array): unknown {
+  try {
+    return JSON.parse(Buffer.from(content).toString())
+  } catch {
+    return undefined
+  }
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string'
 }

@@ -1,5 +1,6 @@
 /** Assembles a relay on port 443: certificate, authorities, process. */
 import { createPrivateKey, createPublicKey, X509Certificate } from 'node:crypto'
+import { chmodSync } from 'node:fs'
 import { mkdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -18,7 +19,6 @@ import { type ComponentDeps, UserError, messageOf, parseHostPort, replaceFile } 
 import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { withProcess } from '../compose.ts'
-import { lockRelayFolder } from './relay-lock.ts'
 
 export interface RelayProcessInit {
   readonly listen: string
@@ -171,5 +171,39 @@ async function read(file: string): Promise<string> {
     return await readFile(file, 'utf8')
   } catch (cause) {
     throw new UserError(`${file}: ${messageOf(cause)}`, { cause })
+  }
+}
+
+// Two relays that serve with the key of one folder are noticed.
+
+const LOCK_FILE = 'relay.lock'
+/** Codes of SQLite: busy. */
+const SQLITE_BUSY = 5
+
+export interface FolderLock extends Disposable {
+  /** Another process has the lock. */
+  readonly isElsewhere: boolean
+}
+
+/**
+ * Takes `<folder>/relay.lock` until disposed, or until the process ends for any reason, unless another process has it.
+ * Never waits for that one. Undefined for a folder that cannot be locked, such as one that is mounted read-only.
+ */
+export async function lockRelayFolder(folder: string): Promise<FolderLock | undefined> {
+  const { DatabaseSync } = await import('node:sqlite')
+  const file = join(folder, LOCK_FILE)
+  let lock: InstanceType<typeof DatabaseSync> | undefined
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    lock = new DatabaseSync(file, { timeout: 0 })
+    // No other user may open the file and take the lock.
+    chmodSync(file, 0o600)
+    lock.exec('BEGIN EXCLUSIVE')
+    const held = lock
+    return { isElsewhere: false, [Symbol.dispose]: () => held.close() }
+  } catch (cause) {
+    lock?.close()
+    if ((cause as { errcode?: number }).errcode !== SQLITE_BUSY) return undefined
+    return { isElsewhere: true, [Symbol.dispose]: () => undefined }
   }
 }

@@ -319,7 +319,7 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
 }
 
 /**
- * Whether this end calls first in a turn: in the first one the end that came to the relay last. Who came last before the
+ * Whether this end calls first in a turn: in the first one the end that came to the relay last. An order from before the
  * link went down says nothing: one of them may be another process since.
  */
 function callsFirstAtRelay({ relays = [], callsFirst, health }: EndpointChoiceInit, turn: number): boolean {

@@ -103,11 +103,11 @@ const REFUSAL_TEXTS: Readonly<Record<RelayRefusal, string>> = {
 }
 
 /** Differences of clocks below it are not worth a word. */
-const CLOCK_TOLD_MS = 120_000
+const CLOCK_REPORTED_MS = 120_000
 
 /** By how much the clocks differ, where a refusal may come from that. */
 function clockText(why: RelayRefusal, aheadMs: number): string {
-  if ((why !== 'expired' && why !== 'wrongClock') || Math.abs(aheadMs) < CLOCK_TOLD_MS) return ''
+  if ((why !== 'expired' && why !== 'wrongClock') || Math.abs(aheadMs) < CLOCK_REPORTED_MS) return ''
   const minutes = Math.round(Math.abs(aheadMs) / 60_000)
   return ` (the clock of the relay is ${minutes} min ${aheadMs > 0 ? 'ahead of' : 'behind'} that of this gateway)`
 }

@@ -2,7 +2,7 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { lockRelayFolder } from '../../compose/relay/relay-lock.ts'
+import { lockRelayFolder } from '../../compose/relay/relay.ts'
 import { type RelayProcessInit, serveRelayProcess } from '../../compose/relay/relay.ts'
 import { certificateToPem } from '../../protocol/identity/certificates.ts'
 import { authority } from '../relay/relay-site.ts'

@@ -22,9 +22,8 @@ import { type RelayAddress, decodeRelayNotice, readRelayAddress, relayName } fro
 import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import type { OwnEnd } from '../relay/relay-calls.ts'
-import { InstanceWatch } from './instance-watch.ts'
 import type { WebLink } from './plan-web-use.ts'
-import { isNotWanted, isRefusal, reasonOfFailure } from './relay-failures.ts'
+import { InstanceWatch, isNotWanted, isRefusal, reasonOfFailure } from './relay-answers.ts'
 
 export interface WebRelaysDeps {
   readonly clock: Clock

@@ -64,7 +64,7 @@ t.test('both ends are bound after four questions each, and stay bound', async (t
   for (const { caller, at } of ends.calls)
     t.match(caller.state, { is: 'bound', far: { mapping: 'unknown' }, seen: parseAddressPort(at) })
   const order = ends.calls.map(({ caller: { state } }) => state.is === 'bound' && state.far?.wasThere)
-  t.same(order.sort(), [false, true], 'the one that came last knows it')
+  t.same(order.sort(), [false, true], 'the later end knows that it is the later one')
   const a = ends.calls[0]?.caller.state
   t.ok(a?.is === 'bound' && ends.stage.bindings.openPorts().includes(a.at.port))
 

@@ -1,9 +1,8 @@
 /** When an address counts as one that leads to several processes of relays. */
 import t from 'tap'
-import { InstanceWatch } from '../../../../gateway/reach/web/instance-watch.ts'
 import { RelayNotWantedError, RelayRefusedError } from '../../../../runtime/datagrams/relay-connection.ts'
 import { RelayUnreachableError } from '../../../../runtime/datagrams/relay-connection.ts'
-import { reasonOfFailure } from '../../../../gateway/reach/web/relay-failures.ts'
+import { InstanceWatch, reasonOfFailure } from '../../../../gateway/reach/web/relay-answers.ts'
 
 /** What answers at a second, while a connection to `held` is open. */
 type Sight = readonly [atS: number, instance: string | undefined, held?: string]
