@@ -125,7 +125,8 @@ export class HubTree implements SiteTree {
   }
 
   async #sync(): Promise<void> {
-    for (const path of this.#unsynced) {
+    // What becomes unsynced meanwhile is left to the next call, or one that writes fast would never let this end.
+    for (const path of [...this.#unsynced]) {
       // A file that is written again during its sync is found again.
       this.#unsynced.delete(path)
       const place = this.#pathOf(path)
@@ -135,7 +136,7 @@ export class HubTree implements SiteTree {
         throw error
       })
     }
-    for (const folder of this.#folders) {
+    for (const folder of [...this.#folders]) {
       this.#folders.delete(folder)
       await syncPath(folder).catch((error: unknown) => {
         this.#folders.add(folder)

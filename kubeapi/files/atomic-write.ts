@@ -1,5 +1,5 @@
 /** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
-import { linkSync, mkdirSync, readdirSync, rmSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { TEMPORARY_NAME, putInPlace, syncPath, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
 
@@ -84,15 +84,15 @@ async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {
 export function createFileOnce(path: string, text: string): boolean {
   const temporary = temporaryPath(path)
   makeFolder(dirname(path))
-  writeFileSync(temporary, text)
   try {
+    writeFileSync(temporary, text)
     linkSync(temporary, path)
     return true
   } catch (error) {
     if (errorCode(error) === 'EEXIST') return false
     throw error
   } finally {
-    unlinkSync(temporary)
+    rmSync(temporary, { force: true })
   }
 }
 

@@ -306,7 +306,12 @@ export class KindFiles {
       this.#queue(file.key, async () => {
         // A damaged file is written again by #onCorrupt().
         const value = this.folder.read(file.key, file.part)
-        if (value !== undefined) await this.folder.write(file.key, file.part, value)
+        if (value === undefined) return
+        try {
+          await this.folder.write(file.key, file.part, value)
+        } catch (failure) {
+          this.#onSyncError(path, failure)
+        }
       })
     })
   }

@@ -197,7 +197,6 @@ export class HubMember {
    * Unavailable otherwise: the change may still come to count.
    */
   async confirm(changed: Changed | undefined, signal: AbortSignal): Promise<void> {
-    const {} = this.#deps
     const { term } = this.#state
     this.#checkServing(term)
     if (changed === undefined) return
@@ -235,7 +234,7 @@ export class HubMember {
     if (role.is === 'acting' && this.#counted !== role.first) {
       await this.#present()
       await this.#notes.run(() => tree.changed())
-      await this.#settle()
+      await unlessAborted(orAborted(this.#settle(), signal), signal)
       this.#indexes.clear()
       this.#counted = role.first
       this.#wake()
@@ -444,14 +443,17 @@ export class HubMember {
       await unlessAborted(clock.sleep(waitMs, signal), signal)
       if (this.#office === undefined) continue
       const began = clock.monotonic()
+      let notedMs = began
       try {
         await this.#note()
-        await this.#settle()
+        notedMs = clock.monotonic()
+        // A disk that hangs must not keep the process from its end.
+        await unlessAborted(orAborted(this.#settle(), signal), signal)
       } catch (error) {
         logger.warn('cannot read the files of the site', { reason: 'StateFolderUnusable', why: messageOf(error) })
       }
-      // At most a twentieth of the time.
-      waitMs = Math.max(SCAN_MS, (clock.monotonic() - began) * 20)
+      // At most a twentieth of the time. The disk's time does not count: other hubs lack what is not found.
+      waitMs = Math.max(SCAN_MS, (notedMs - began) * 20)
     }
   }
 

@@ -286,6 +286,7 @@ export class BindCaller {
   /** A cookie is valid for one port of the relay. */
   #enter(state: CallerState, nowMs: number): void {
     this.#state = state
+    if (state.is === 'asking') this.#lonely = 0
     this.#cookie = NO_COOKIE
     this.#unanswered = 0
     this.#open = []

@@ -15,7 +15,7 @@
  */
 import type { NftBaseChain, NftElement, NftStatement } from '../../../kernel/nft/nft.ts'
 import { NFT_TABLE_REACH } from '../../../model/model.ts'
-import { type AddressPort, formatAddress, ipv4Among, parseAddress } from '../../../model/addresses/addresses.ts'
+import { type AddressPort, formatAddress, isAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
 import { RELAYED_MAGIC } from './punch-frame.ts'
 
@@ -104,7 +104,7 @@ export function otherPortsOf(elements: readonly NftElement[]): OtherPort[] {
   return elements.flatMap(({ key, value }) => {
     const [address = '', to, device, ...rest] = key.split(' . ')
     const numbers = [to, device, value].map(Number)
-    if (rest.length > 0 || ipv4Among([address]).length === 0 || !numbers.every(isPort)) return []
+    if (rest.length > 0 || !isAddress(address) || !numbers.every(isPort)) return []
     const [toPort = 0, devicePort = 0, port = 0] = numbers
     return [{ device: devicePort, port, to: { address: parseAddress(address), port: toPort } }]
   })

@@ -310,8 +310,8 @@ class WebRelay {
   holds({ instance, key }: RelayPeer, address: RelayAddress): boolean {
     const claim = this.#claim
     if (claim === undefined) return false
-    // A relay can state the instance of another one, but has not its key.
-    if (instance !== undefined && claim.instance !== undefined) return instance === claim.instance && key === claim.key
+    // A relay can state the instance of another one, but has not its key. One of an earlier release states none.
+    if (instance !== undefined || claim.instance !== undefined) return instance === claim.instance && key === claim.key
     return this.#isAlike(address)
   }
 
