@@ -333,9 +333,13 @@ export class Punch {
     return [...guessed, ...probes]
   }
 
-  /** Tries the place now, whatever was tried before: a packet of the far end has come from there. */
+  /**
+   * Tries the place now, whatever was tried before: an authenticated message of the far end has come from there, where a
+   * relay sees it, too. So earlier tries without an answer do not count against the address.
+   */
   call(at: AddressPort, nowMs: number): void {
     if (this.#state.is === 'proven') return
+    this.#init.budget.answered(at)
     this.#begin(nowMs, [at])
   }
 

@@ -23,7 +23,7 @@ import {
 } from '../../../../gateway/reach/relay/plan-port-tries.ts'
 import { type LanePacket, PortTries, type TriedLink } from '../../../../gateway/reach/relay/port-tries.ts'
 import { decodeProbe, encodeProbe, namedProbe, probeKey } from '../../../../gateway/reach/relay/punch-frame.ts'
-import { ProbeBudget, Punch, TRY_MS } from '../../../../gateway/reach/relay/punch.ts'
+import { PROBES_TO_ADDRESS, ProbeBudget, Punch, TRY_MS } from '../../../../gateway/reach/relay/punch.ts'
 import type { OpenProbeSocket, ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import {
   type AddressPort,
@@ -123,6 +123,7 @@ const STEP_MS = 50
 class End {
   readonly tries: PortTries
   readonly punch: Punch
+  readonly budget = new ProbeBudget()
   readonly nat: FakeNat
   readonly seen: AddressPort
   readonly sockets = new Map<number, ProbeSocketEvents>()
@@ -141,7 +142,7 @@ class End {
     this.nat = new FakeNat(kind, address)
     this.seen = parseAddressPort(this.nat.out(RELAY, DEVICE))
     this.seenFar = this.seen
-    this.punch = new Punch({ own, far, key: KEY, budget: new ProbeBudget(), mayProbe: () => true })
+    this.punch = new Punch({ own, far, key: KEY, budget: this.budget, mayProbe: () => true })
     const openSocket: OpenProbeSocket = (_, port, events) => {
       this.sockets.set(port, events)
       queueMicrotask(() => events.onReady())
@@ -257,6 +258,19 @@ class Pair {
     return end.sent.get(address) ?? 0
   }
 }
+
+t.test('the port is found although earlier tries have spent the packets of both addresses', async (t) => {
+  const pair = new Pair(1)
+  await pair.run(TRY_MS)
+  for (const [end, far] of [
+    [pair.paris, pair.roma],
+    [pair.roma, pair.paris],
+  ] as const) {
+    for (let i = 0; i < PROBES_TO_ADDRESS; i += 1) end.budget.take(far.seen, pair.nowMs)
+  }
+  await pair.run(ATTEMPT_MS + 3 * TRY_MS, () => pair.isFound)
+  t.ok(pair.isFound)
+})
 
 t.test('the port is found soon, at the first attempt', async (t) => {
   const counts: number[] = []
