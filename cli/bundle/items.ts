@@ -17,11 +17,11 @@ const ERROR = fields('type message code')
 export const LOG_FIELDS: AllowedFields = fields(
   'time level component msg reason why ' +
     'accepted address addresses advice audit authority batch before brokers by cause cidrs cluster clusters ' +
-    'clusterset code command commands count device due endpoint epoch error family field file fingerprint flows from gateway ' +
-    'had holder host hub hubs identity ids index insteadOf items kind lane leader lease left limit lines link ' +
-    'links listen loop machine members method minutes name namespace nice node notCarried note objects octets of ' +
-    'path peer place port ports protocol query range record refused remoteLane renumbered revision said seconds ' +
-    'serial service services signal sockets subject takenAt term text to todo until upstream used what',
+    'clusterset code command commands count device due endpoint epoch error family field file fingerprint flows ' +
+    'folder from gateway had holder host hub hubs identity ids index insteadOf items kind lane leader lease left limit lines ' +
+    'link links listen loop machine members method minutes name namespace nice node notCarried note objects octets of ' +
+    'other path peer place port ports protocol query range record refused relay remoteLane renumbered revision said ' +
+    'seconds serial service services signal sockets subject takenAt term text to todo until upstream used what',
   { error: 'plain' },
 )
 /** With the fields in which pino writes unexpected errors. */
