@@ -1,6 +1,6 @@
 /**
- * `npm run bench:lane -- [--json] [--rounds N] [--seconds N] [--mbit N]`: TCP from a pod on milano's worker to a pod on
- * paris' worker, both 10.42.0.0/16, against plain WireGuard (the same implementation without Sealane) between the two
+ * `npm run bench:lane -- [--json] [--rounds N] [--seconds N] [--mbit N]`: TCP from a pod on paris' worker to a pod on
+ * milano's worker, both 10.42.0.0/16, against plain WireGuard (the same implementation without Sealane) between the two
  * gateway nodes. The two are measured in turn, so that a change of the machine's speed affects both. The same is then
  * measured between sites of two gateways each (lane/two-gateways.ts).
  */
@@ -46,21 +46,23 @@ async function measure(joined: JoinedSites, rounds: number, seconds: number) {
   const { lab } = joined
   await setUpBare(lab)
   const world = { ...joined, flat: false }
-  const server = await globalAddress(world, 'paris', 'web-0')
+  const server = await globalAddress(world, 'milano', 'db-0')
   const laneGbps: number[] = []
   const bareGbps: number[] = []
-  lab.spawn('paris-gw', 'bare-iperf3', 'iperf3', ['-s', '-B', BARE.paris])
-  await until(
-    'iperf3 on the plain tunnel to listen',
-    5000,
-    async () => (await iperf(lab, 'milano-gw', BARE.paris, 1)) > 0,
-  )
+  lab.spawn('milano-gw', 'bare-iperf3', 'iperf3', ['-s', '-B', BARE.milano])
+  await until('iperf3 to answer over both', 20_000, async () => {
+    const done = [
+      await iperf(lab, 'paris-gw', BARE.milano, 1).catch(String),
+      await iperf(lab, 'paris-web-0', server, 1).catch(String),
+    ]
+    return done.every((one) => typeof one === 'number') ? true : done.join(', ')
+  })
   for (let i = 0; i < rounds; i += 1) {
-    laneGbps.push(await iperf(lab, 'milano-web-1', server, seconds))
-    bareGbps.push(await iperf(lab, 'milano-gw', BARE.paris, seconds))
+    laneGbps.push(await iperf(lab, 'paris-web-0', server, seconds))
+    bareGbps.push(await iperf(lab, 'paris-gw', BARE.milano, seconds))
   }
-  const rttMs = await roundTrip(lab, 'milano-web-1', server)
-  const bareRttMs = await roundTrip(lab, 'milano-gw', BARE.paris)
+  const rttMs = await roundTrip(lab, 'paris-web-0', server)
+  const bareRttMs = await roundTrip(lab, 'paris-gw', BARE.milano)
   return {
     gbps: round(median(laneGbps), 3),
     bareGbps: round(median(bareGbps), 3),
@@ -104,14 +106,17 @@ async function setUpBare(lab: Lab): Promise<void> {
 
 interface IperfReport {
   readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
+  readonly error?: string
 }
 
-/** The received Gbit/s of one TCP stream; 0 if the server does not answer yet. */
+/** The received Gbit/s of one TCP stream. Throws what iperf3 says if the server does not answer. */
 async function iperf(lab: Lab, from: string, address: string, seconds: number): Promise<number> {
   const args = ['-c', address, '-t', String(seconds), '-O', '1', '-J']
   const done = await lab.exec(from, 'iperf3', args, { timeoutMs: (seconds + 20) * 1000 })
   const report = JSON.parse(done.stdout === '' ? '{}' : done.stdout) as IperfReport
-  return (report.end?.sum_received?.bits_per_second ?? 0) / 1e9
+  const rate = report.end?.sum_received?.bits_per_second ?? 0
+  if (rate === 0) throw new Error(`iperf3 from ${from} to ${address}: ${report.error ?? done.stderr}`)
+  return rate / 1e9
 }
 
 async function roundTrip(lab: Lab, from: string, address: string): Promise<number> {
