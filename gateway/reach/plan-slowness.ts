@@ -5,7 +5,7 @@ import type { PeerHealthView, RelayPlace } from '../world/world.ts'
 /** How long an answer may take on a usual path: a round trip of 0.33 s, by answerWaitMs(). */
 export const USUAL_ANSWER_MS = 1000
 
-export interface LinkTrips {
+interface LinkTrips {
   /** Where relays take packets for the far end. Absent: nowhere. */
   readonly relays?: readonly Pick<RelayPlace, 'roundTripMs'>[]
   readonly health: Pick<PeerHealthView, 'figures'> | undefined

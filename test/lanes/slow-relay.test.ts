@@ -84,7 +84,7 @@ for (const roundTripMs of ROUND_TRIPS_MS) {
         const link = (from: PlainSite, to: PlainSite) =>
           from.gateway('gw1')?.connections.find(({ cluster }) => cluster === to.plan.name)
         const state = (from: PlainSite, to: PlainSite): string =>
-          `${link(from, to)?.state} by ${link(from, to)?.usingRelay}`
+          `${link(from, to)?.state ?? ''} by ${link(from, to)?.usingRelay ?? ''}`
         try {
           milano.up('gw1')
           paris.up('gw1')
