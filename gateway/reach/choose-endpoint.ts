@@ -10,6 +10,7 @@ import {
 } from '../../model/addresses/addresses.ts'
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
+import { USUAL_ANSWER_MS, slowness } from './plan-slowness.ts'
 import { isRelayPlace, isRelayPort } from './relay/relay.ts'
 import type { PeerHealthView, PunchedPlace, RelayPlace, RoamedLink } from '../world/world.ts'
 
@@ -117,7 +118,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return { how: 'wait', why: `${why}; it must connect to this gateway` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
-  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS)
+  const slow = slowness(init)
+  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < ANSWER_WAIT_MS * slow)
     return justCalled(init, current, heardMs)
   const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   const relayed = relayTurn(init)
@@ -134,8 +136,9 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
     return { ...OTHER_FIRST, nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  if (current !== undefined && ageMs < SETTLE_MS) {
-    return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
+  const settleMs = SETTLE_MS * slow
+  if (current !== undefined && ageMs < settleMs) {
+    return { ...keep(current, 'the handshake has just completed'), nextAtMs: monotonicMs + settleMs - ageMs }
   }
   if (relayed !== undefined) return relayed
   if (candidates.length === 0 && roamed === undefined) {
@@ -262,6 +265,8 @@ function throughRelay({ at, cluster }: RelayPlace): EndpointChoice {
 /** Turns of the relays of a link that is not up, counted from 0. All times are since it is not up. */
 interface RelayTurn {
   readonly turn: number
+  /** How long each lasts. */
+  readonly turnMs: number
   readonly elapsedMs: number
   /** When the first one began: no relay had both ends before, or direct candidates had their time. */
   readonly firstMs: number
@@ -277,17 +282,24 @@ function relayTurns(init: EndpointChoiceInit): RelayTurn | undefined {
   if (elapsedMs < afterMs) return undefined
   const knownMs = Math.min(...relays.map(({ sinceMs = -Infinity }) => sinceMs)) - health.sinceMs
   const firstMs = Math.max(afterMs, Math.min(knownMs, elapsedMs))
-  const turn = Math.floor((elapsedMs - firstMs) / RELAY_TURN_MS)
-  return { turn, elapsedMs, firstMs, isDirect: turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0 }
+  const turnMs = RELAY_TURN_MS * slowness(init)
+  const turn = Math.floor((elapsedMs - firstMs) / turnMs)
+  return {
+    turn,
+    turnMs,
+    elapsedMs,
+    firstMs,
+    isDirect: turn % RELAY_TURNS === RELAY_TURNS - 1 && init.candidates.length > 0,
+  }
 }
 
 /**
  * When both ends begin to call at the same moment in this turn: they get to know the first relay together, and change
  * between relays and direct candidates together, and none calls in a first turn that keeps the session.
  */
-function beginsTogetherMs({ turn, firstMs, isDirect }: RelayTurn): number {
+function beginsTogetherMs({ turn, turnMs, firstMs, isDirect }: RelayTurn): number {
   const isChange = isDirect || turn === 1 || turn % RELAY_TURNS === 0
-  return isChange ? firstMs + turn * RELAY_TURN_MS : -Infinity
+  return isChange ? firstMs + turn * turnMs : -Infinity
 }
 
 /**
@@ -337,8 +349,8 @@ function relayAfterMs(init: EndpointChoiceInit): number {
 }
 
 /** When the turn ends. */
-function turnEndsMs({ turn, firstMs }: RelayTurn): number {
-  return firstMs + (turn + 1) * RELAY_TURN_MS
+function turnEndsMs({ turn, turnMs, firstMs }: RelayTurn): number {
+  return firstMs + (turn + 1) * turnMs
 }
 
 /**
@@ -354,16 +366,17 @@ function sharedCall(
 ): { readonly attempt?: number; readonly endsMs: number } {
   const untilMs = togetherMs + secondWaitMs(init)
   if (elapsedMs < untilMs) return { endsMs: untilMs }
-  const fromMs = firstMs + (init.callsFirst ? 0 : SECOND_CALL_MS)
+  const fromMs = firstMs + (init.callsFirst ? 0 : SECOND_CALL_MS * slowness(init))
   const { attempt, endsMs } = callTurn(elapsedMs - fromMs, callSchedule(init))
   return { attempt: firstCall + attempt, endsMs: fromMs + endsMs }
 }
 
-function secondWaitMs({ callsFirst, link }: EndpointChoiceInit): number {
+function secondWaitMs(init: EndpointChoiceInit): number {
+  const { callsFirst, link } = init
   if (callsFirst) return 0
   // The far end knows the place, and may wait for the answer.
   const hasHeard = link !== undefined && link.handshakeMs === undefined && link.rxBytes > 0
-  return hasHeard ? SECOND_HEARD_MS : SECOND_CALL_MS
+  return (hasHeard ? SECOND_HEARD_MS : SECOND_CALL_MS) * slowness(init)
 }
 
 /**
@@ -374,8 +387,9 @@ function justCalled(init: EndpointChoiceInit, at: AddressPort, heardMs: number):
   const { link, monotonicMs, sessionMs } = init
   const hasSession = monotonicMs - (link?.handshakeMs ?? -Infinity) < sessionMs
   const { eagerMs } = callSchedule(init)
+  const waitMs = ANSWER_WAIT_MS * slowness(init)
   const turn = hasSession ? 0 : Math.floor(heardMs / eagerMs)
-  const endsMs = hasSession ? ANSWER_WAIT_MS : Math.min(ANSWER_WAIT_MS, (turn + 1) * eagerMs)
+  const endsMs = hasSession ? waitMs : Math.min(waitMs, (turn + 1) * eagerMs)
   const why = 'the remote gateway has just connected from there'
   const call = { how: 'try', at, why, attempt: ANSWERING_CALLS + turn } as const
   return { ...(turn === 0 ? keep(at, why) : call), nextAtMs: monotonicMs + endsMs - heardMs }
@@ -455,15 +469,16 @@ interface CallSchedule {
   readonly calmMs: number
 }
 
-const EAGER_MS = 1000
+const EAGER_MS = USUAL_ANSWER_MS
 const EAGER_FOR_MS = 15_000
 /** The two ends use different intervals, so that calls that crossed once do not cross again. */
 const SECOND_END = 1.7
 const JITTER = 0.2
 
-function callSchedule({ callsFirst, jitter, rotateMs }: EndpointChoiceInit): CallSchedule {
+function callSchedule(init: EndpointChoiceInit): CallSchedule {
+  const { callsFirst, jitter, rotateMs } = init
   const stretch = (callsFirst ? 1 : SECOND_END) * (1 + JITTER * jitter)
-  const eagerMs = Math.round(EAGER_MS * stretch)
+  const eagerMs = Math.round(EAGER_MS * slowness(init) * stretch)
   return { eagerMs, calmMs: Math.max(eagerMs, Math.round(rotateMs * stretch)) }
 }
 

@@ -4,6 +4,7 @@
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../../model/model.ts'
 import type { Problem } from '../../model/reasons/reasons.ts'
 import type { Address, AddressPort, OpenPort } from '../../model/addresses/addresses.ts'
+import type { RoundTrip } from '../../kernel/probing/probing.ts'
 import type { InterfaceAddress, NextHopFeatures } from '../../kernel/route/route.ts'
 import type { Exposure } from '../../model/access/access.ts'
 import type { MachineNetwork } from '../../runtime/runtime.ts'
@@ -23,7 +24,7 @@ export interface PeerHealthView {
   readonly asleep?: boolean
   /** Octets of the largest packet that reaches the peer, according to padded probes. Absent if it is not known. */
   readonly sendSize?: number
-  readonly figures?: { readonly rttMs?: number }
+  readonly figures?: RoundTrip
 }
 
 /** An address from which a far end called, different from the one at which it was called. */
@@ -61,6 +62,11 @@ export interface RelayPlace {
    * one only when it asks again. Absent: both hear it at once.
    */
   readonly farWasThere?: boolean
+  /**
+   * From this end through the relay to the far one and back, in milliseconds, by what both state of their own ways to it.
+   * Absent: one of them states nothing.
+   */
+  readonly roundTripMs?: number
 }
 
 /** Where probes through the NATs of both ends pass. */

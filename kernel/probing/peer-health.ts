@@ -21,6 +21,7 @@
  */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { LONGEST_ANSWER_MS, type RoundTrip, answerWaitMs } from './answer-wait.ts'
 
 /** `sinceMs` and `answeredMs` (the last answer) are times of the monotonic clock. */
 export type HealthState =
@@ -120,10 +121,8 @@ export class PeerHealth {
 
 /** What the probes of one peer have measured: round-trip time, jitter and loss. */
 
-export interface ProbeFigures {
-  /** Smoothed; absent before the first answer. */
-  readonly rttMs?: number
-  readonly jitterMs?: number
+/** The round-trip time is absent before the first answer. */
+export interface ProbeFigures extends RoundTrip {
   /** Share of recent probes without an answer, 0 to 1, since the path came up. Absent before LEAST_PROBES probes. */
   readonly loss?: number
 }
@@ -134,8 +133,13 @@ const JITTER_WEIGHT = 1 / 16
 const LOSS_WINDOW = 50
 /** With fewer probes, a single late answer on a busy machine would weigh too much. */
 const LEAST_PROBES = 20
-/** A probe without an answer for this long is lost. A later answer is ignored. */
+/** A probe without an answer for this long is lost, or for longer where answers take long. */
 const LOST_AFTER_MS = 2000
+/**
+ * A later answer still shows that the path works, and how long it takes, or a path that takes longer than the time above
+ * would never be known. After this time it is ignored.
+ */
+const FORGOTTEN_AFTER_MS = 2 * LONGEST_ANSWER_MS
 const MAX_OUTSTANDING = 256
 /** The first answers may wait for a handshake or in a queue, so the minimum of this many samples counts. */
 const FIRST_SAMPLES = 5
@@ -144,6 +148,8 @@ interface Outstanding {
   readonly sentMs: number
   /** True if the probe counts as lost without an answer. */
   counts: boolean
+  /** It has been counted as lost. */
+  isLost: boolean
 }
 
 export class ProbeStats {
@@ -161,7 +167,7 @@ export class ProbeStats {
 
   onSent(sequence: number, nowMs: number): void {
     this.#forget(nowMs)
-    this.#outstanding.set(sequence, { sentMs: nowMs, counts: this.#heard })
+    this.#outstanding.set(sequence, { sentMs: nowMs, counts: this.#heard, isLost: false })
   }
 
   /** Returns true if the answer belongs to an outstanding probe, and is neither a copy nor forged. */
@@ -170,7 +176,7 @@ export class ProbeStats {
     if (sent === undefined) return false
     this.#outstanding.delete(sequence)
     this.#heard = true
-    this.#validate(true)
+    if (!sent.isLost) this.#validate(true)
     const sample = nowMs - sent.sentMs
     const before = this.#rttMs
     this.#samples += 1
@@ -204,16 +210,25 @@ export class ProbeStats {
   figures(): ProbeFigures {
     const lost = this.#window.filter((answered) => !answered).length
     return {
-      ...(this.#rttMs === undefined ? {} : { rttMs: this.#rttMs, jitterMs: this.#jitterMs }),
+      ...this.#roundTrip(),
       ...(this.#window.length < LEAST_PROBES ? {} : { loss: lost / this.#window.length }),
     }
   }
 
+  #roundTrip(): RoundTrip {
+    return this.#rttMs === undefined ? {} : { rttMs: this.#rttMs, jitterMs: this.#jitterMs }
+  }
+
   #forget(nowMs: number): void {
-    for (const [sequence, { sentMs, counts }] of this.#outstanding) {
-      if (nowMs - sentMs < LOST_AFTER_MS && this.#outstanding.size < MAX_OUTSTANDING) return
-      this.#outstanding.delete(sequence)
-      if (counts) this.#validate(false)
+    const lostAfterMs = answerWaitMs(this.#roundTrip(), LOST_AFTER_MS)
+    for (const [sequence, sent] of this.#outstanding) {
+      const ageMs = nowMs - sent.sentMs
+      const isFull = this.#outstanding.size >= MAX_OUTSTANDING
+      if (ageMs < lostAfterMs && !isFull) return
+      if (ageMs >= FORGOTTEN_AFTER_MS || isFull) this.#outstanding.delete(sequence)
+      if (!sent.counts || sent.isLost) continue
+      sent.isLost = true
+      this.#validate(false)
     }
   }
 

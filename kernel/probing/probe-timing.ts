@@ -1,4 +1,5 @@
 /** When to send a question to a far end, and how long an answer may take. Pure; times are in milliseconds. */
+import { answerWaitMs } from './answer-wait.ts'
 import type { HealthState, ProbeFigures } from './peer-health.ts'
 
 export interface ProbeIntervals {
@@ -43,8 +44,8 @@ export function pauseMs({ intervals, state, suspected, busy, answered, nowMs, ra
 }
 
 /**
- * Returns how long to wait for an answer before it counts as missed: 1.5 times the round-trip time, and more if it
- * varies. A far end that is down comes up after consecutive answers. On a long path, each of them would follow a miss,
+ * Returns how long to wait for an answer before it counts as missed: answerWaitMs(), as far as the path is known. A far
+ * end that is down comes up after consecutive answers. On a long path, each of them would follow a miss,
  * so at first the questions follow each other so fast that each waiting time contains an answer to one of them.
  */
 export function patienceMs(
@@ -54,13 +55,10 @@ export function patienceMs(
   const { rttMs, jitterMs = 0 } = figures
   const isQuick = state.is === 'connecting' || suspected || (state.is === 'down' && isNew(state, nowMs))
   if (isQuick || rttMs === undefined) return intervals.busyMs
-  const varies = 4 * jitterMs
+  if (state.is === 'up') return answerWaitMs({ rttMs, jitterMs }, intervals.quickMs)
   // The variation before a path went down may only reflect how it failed.
-  const [least, more] = state.is === 'up' ? [intervals.quickMs, varies] : [intervals.busyMs, Math.min(varies, rttMs)]
-  return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + more))
+  return answerWaitMs({ rttMs, jitterMs: Math.min(jitterMs, rttMs / 4) }, intervals.busyMs)
 }
-
-const MAX_PATIENCE_MS = 2000
 
 function isNew(state: HealthState, nowMs: number): boolean {
   return nowMs - state.sinceMs < SETTLED_MS

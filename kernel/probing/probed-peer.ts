@@ -1,6 +1,7 @@
 /** The state that the prober keeps for one far end. */
 import type { ConnectionState } from '../../model/model.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
+import { answerWaitMs } from './answer-wait.ts'
 import type { PathSize, SizeBounds } from './path-size.ts'
 import { PeerHealth, type PeerHealthInit, type ProbeFigures, ProbeStats } from './peer-health.ts'
 import { PROBE_BYTES, PROBE_HEADERS } from './probe-packet.ts'
@@ -58,9 +59,9 @@ export class TcpProbes {
   }
 }
 
-/** 1.5 times the round-trip time, and more if it varies. TCP_PROBE_LIFE_MS if the round-trip time is not known. */
+/** TCP_PROBE_LIFE_MS if the round-trip time is not known. */
 function patienceMs({ rttMs, jitterMs = 0 }: ProbeFigures): number {
-  return rttMs === undefined ? TCP_PROBE_LIFE_MS : Math.min(TCP_PROBE_LIFE_MS, 1.5 * rttMs + 4 * jitterMs)
+  return rttMs === undefined ? TCP_PROBE_LIFE_MS : Math.min(TCP_PROBE_LIFE_MS, answerWaitMs({ rttMs, jitterMs }, 0))
 }
 
 /** A far end with its address and the number that identifies its probes. */

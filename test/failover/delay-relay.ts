@@ -1,7 +1,7 @@
 /**
- * Forwards datagrams after a delay, as a program for a namespace: `DELAY JITTER PORT=ADDRESS:PORT …`. A datagram to a
- * port goes on from that port to the address after DELAY milliseconds, plus or minus JITTER, so that some overtake
- * others.
+ * Forwards datagrams after a delay, as a program for a namespace: `DELAY JITTER [ADDRESS:]PORT=ADDRESS:PORT …`. A
+ * datagram to a port goes on from that port to the address after DELAY milliseconds, plus or minus JITTER, so that some
+ * overtake others.
  */
 import { createSocket } from 'node:dgram'
 import { constants, setPriority } from 'node:os'
@@ -15,8 +15,8 @@ const MAX_WAITING = 50_000
 setPriority(constants.priority.PRIORITY_HIGHEST)
 
 let waiting = 0
-const ways = process.argv.slice(4).map((text) => /^(\d+)=([\d.]+):(\d+)$/.exec(text)?.slice(1) ?? [])
-const bound = ways.map(([port, address, toPort]) => {
+const ways = process.argv.slice(4).map((text) => /^(?:([\d.]+):)?(\d+)=([\d.]+):(\d+)$/.exec(text)?.slice(1) ?? [])
+const bound = ways.map(([own = '0.0.0.0', port, address, toPort]) => {
   const socket = createSocket({ type: 'udp4', recvBufferSize: 4 << 20, sendBufferSize: 4 << 20 })
   socket.on('error', () => undefined)
   socket.on('message', (bytes) => {
@@ -30,7 +30,7 @@ const bound = ways.map(([port, address, toPort]) => {
       delay - jitter + 2 * jitter * Math.random(),
     )
   })
-  return new Promise<void>((resolve) => socket.bind(Number(port), resolve))
+  return new Promise<void>((resolve) => socket.bind(Number(port), own, resolve))
 })
 await Promise.all(bound)
 console.log('ready')

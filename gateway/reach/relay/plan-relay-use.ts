@@ -52,6 +52,8 @@ export interface RelayWant {
   readonly relay: UsableRelay
   /** Only relays may carry the link: no other way is looked for. */
   readonly isTransit?: true
+  /** RelayPlace.roundTripMs. */
+  readonly roundTripMs?: number
 }
 
 export interface RelayUseInit {
@@ -103,7 +105,9 @@ export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
     const carrier = sorted.find(({ address }) => isAt(link, address))
     const isTransit = via === undefined ? {} : ({ isTransit: true } as const)
     return chosen(sorted, (relay) => worth(key, relay), carrier).map((relay, i) => {
-      const want: RelayWant = { key, remoteLane, identity, relay, ...isTransit }
+      const tripMs = linkCostMs({ identity: relay.identity }, ownCosts, link)
+      const trip = tripMs === undefined ? {} : { roundTripMs: tripMs }
+      const want: RelayWant = { key, remoteLane, identity, relay, ...isTransit, ...trip }
       return { want, turn: relay === carrier ? 0 : i + 1 }
     })
   })

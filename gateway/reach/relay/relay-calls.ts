@@ -4,7 +4,7 @@
  */
 import { isNotFound } from '../../../kernel/kernel.ts'
 import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
-import type { OpenProbeSocket, ProbeSocket } from '../../../kernel/probing/probing.ts'
+import { type OpenProbeSocket, type ProbeSocket, answerWaitMs } from '../../../kernel/probing/probing.ts'
 import {
   type Address,
   type AddressPort,
@@ -126,7 +126,10 @@ export interface RelayTrip {
 
 /** A link that is well over port 443 leaves it for a place that has answered for so long. */
 const WEB_PROVES_MS = 5000
-/** A relay at which not both ends are bound after this time makes room for another one. */
+/**
+ * A relay at which not both ends are bound after this time makes room for another one, or after three times of an answer
+ * if that is longer: each end needs four answers of the relay, whose ways are parts of that of the link.
+ */
 export const IDLE_RELAY_MS = 5000
 /** One that was of no use is not chosen before others for so long. */
 export const USELESS_RELAY_MS = 60_000
@@ -205,7 +208,7 @@ export class RelayCalls {
     const ended = [...this.#calls].some(([name, { caller }]) => isBound(caller) && !calls.has(name))
     const nowMs = this.#deps.clock.monotonic()
     for (const [name, { want, idleSinceMs = nowMs }] of this.#calls) {
-      const isUseless = !calls.has(name) && nowMs - idleSinceMs >= IDLE_RELAY_MS
+      const isUseless = !calls.has(name) && nowMs - idleSinceMs >= idleMs(want)
       if (isUseless) this.#useless.set(callName(want.key, want.relay), nowMs + USELESS_RELAY_MS)
     }
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
@@ -362,7 +365,8 @@ export class RelayCalls {
       const failed = this.#isUseless(callName(want.key, want.relay)) ? ({ failed: true } as const) : {}
       const since = sharedSinceMs === undefined ? {} : { sinceMs: sharedSinceMs }
       const { wasThere: farWasThere } = state.far
-      const place = { cluster: want.relay.cluster, at: state.at, farWasThere, ...failed, ...since }
+      const trip = want.roundTripMs === undefined ? {} : { roundTripMs: want.roundTripMs }
+      const place = { cluster: want.relay.cluster, at: state.at, farWasThere, ...failed, ...since, ...trip }
       places.set(want.key, [...(places.get(want.key) ?? []), place])
     }
     return places
@@ -371,8 +375,8 @@ export class RelayCalls {
   /** Relays that have not answered yet, and are asked for less than IDLE_RELAY_MS, by linkKey(). */
   asked(): ReadonlyMap<string, readonly Address[]> {
     const nowMs = this.#deps.clock.monotonic()
-    const asked = [...this.#calls.values()].filter(({ caller: { state }, idleSinceMs = nowMs }) => {
-      return (state.is === 'asking' || state.is === 'binding') && nowMs - idleSinceMs < IDLE_RELAY_MS
+    const asked = [...this.#calls.values()].filter(({ want, caller: { state }, idleSinceMs = nowMs }) => {
+      return (state.is === 'asking' || state.is === 'binding') && nowMs - idleSinceMs < idleMs(want)
     })
     const byLink = Map.groupBy(asked, ({ want }) => want.key)
     return new Map([...byLink].map(([key, calls]) => [key, calls.map(({ want }) => want.relay.address)]))
@@ -392,7 +396,7 @@ export class RelayCalls {
     if (this.#isUseless(name)) return 'useless'
     for (const { want, caller, idleSinceMs = nowMs } of this.#calls.values()) {
       if (want.key !== key || callName(key, want.relay) !== name) continue
-      if (nowMs - idleSinceMs >= IDLE_RELAY_MS) return isBound(caller) ? 'lonely' : 'useless'
+      if (nowMs - idleSinceMs >= idleMs(want)) return isBound(caller) ? 'lonely' : 'useless'
     }
     return 'good'
   }
@@ -659,6 +663,10 @@ function tripOf({ want: { relay }, caller: { state, rttMs } }: Call): RelayTrip 
     ...(state.is === 'refused' ? { why: state.why } : {}),
     ...(rttMs === undefined ? {} : { rttMs }),
   }
+}
+
+function idleMs({ roundTripMs }: RelayWant): number {
+  return Math.max(IDLE_RELAY_MS, 3 * answerWaitMs(roundTripMs === undefined ? {} : { rttMs: roundTripMs }, 0))
 }
 
 function isBound({ state }: BindCaller): boolean {

@@ -55,6 +55,7 @@ import {
   planCandidates,
   seeksRelays,
 } from '../plan-candidates.ts'
+import { slowness } from '../plan-slowness.ts'
 import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
@@ -409,7 +410,8 @@ export class Relays {
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
-    for (const key of this.#punched.look(links, punched, world.monotonicMs)) this.#calls.lost(key)
+    const slow = slownessOf(world, links, this.#relayPlaces())
+    for (const key of this.#punched.look(links, punched, world.monotonicMs, slow)) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
         // During a try the address is not that at which the link is up.
@@ -421,7 +423,7 @@ export class Relays {
     )
     const before = this.#triesDirect
     this.#triesDirect = this.#tries.look(returning, world.monotonicMs)
-    for (const { key, at } of this.#turns.look(links, world.monotonicMs)) this.#calls.failed(key, at)
+    for (const { key, at } of this.#turns.look(links, world.monotonicMs, slow)) this.#calls.failed(key, at)
     const relayed = returning.filter(({ isRelayed }) => isRelayed).map(({ key }) => key)
     const wants = planRelayUse({
       ...{ links, ownEndpoint, hidden },
@@ -636,6 +638,21 @@ export function linksOf(
   return [...served, ...called]
 }
 
+/** Returns slowness() by linkKey(). */
+function slownessOf(
+  { health }: Pick<GatewayWorld, 'health'>,
+  links: readonly LinkInUse[],
+  places: ReadonlyMap<string, readonly RelayPlace[]>,
+): (key: string) => number {
+  const known = new Map(
+    links.map(({ key, remoteLane, cluster }) => {
+      const trips = { relays: places.get(key) ?? [], health: health.get(healthKey(remoteLane, cluster)) }
+      return [key, slowness(trips)] as const
+    }),
+  )
+  return (key) => known.get(key) ?? 1
+}
+
 function usedPlaces(world: GatewayWorld, lane: PlannedLane): UsedPlace[] {
   return linksOf(world, lane).flatMap(({ remoteLane, at }) => (at === undefined ? [] : [{ remoteLane, at }]))
 }
@@ -714,17 +731,24 @@ function addressHere(world: GatewayWorld): Address | undefined {
 
 // Relays that let nothing through, although both ends are bound there.
 
-/** A call through a relay without an answer for so long has failed: somewhat less than its turn (choose-endpoint.ts). */
+/**
+ * A call through a relay without an answer for so long, times slowness(), has failed: somewhat less than its turn
+ * (choose-endpoint.ts).
+ */
 export const RELAY_FAILS_MS = 1500
 
 /** Remembers since when links that are not up are called through the relay at which they are. */
 export class RelayTurns {
   #turns: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number }> = new Map()
 
-  /** Takes all links. Returns those whose call has failed, with the place, as long as they are called there. */
+  /**
+   * Takes all links, and slowness() by linkKey(). Returns those whose call has failed, with the place, as long as they
+   * are called there.
+   */
   look(
     links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
     nowMs: number,
+    slow: (key: string) => number = () => 1,
   ): { readonly key: string; readonly at: AddressPort }[] {
     const turns = new Map<string, { readonly at: AddressPort; readonly sinceMs: number }>()
     for (const { key, state, at } of links) {
@@ -733,13 +757,15 @@ export class RelayTurns {
       turns.set(key, before !== undefined && sameAddressPort(before.at, at) ? before : { at, sinceMs: nowMs })
     }
     this.#turns = turns
-    return [...turns].flatMap(([key, { at, sinceMs }]) => (nowMs - sinceMs >= RELAY_FAILS_MS ? [{ key, at }] : []))
+    return [...turns].flatMap(([key, { at, sinceMs }]) => {
+      return nowMs - sinceMs >= RELAY_FAILS_MS * slow(key) ? [{ key, at }] : []
+    })
   }
 }
 
 // Links that probes have shown another place for, without a relay.
 
-/** A link that is not up at its place after this time goes on through the relay. */
+/** A link that is not up at its place after this time, times slowness(), goes on through the relay. */
 export const PUNCH_SETTLES_MS = 3000
 
 /** Remembers which links are up at the places that probes have proven. */
@@ -747,11 +773,12 @@ export class PunchedLinks {
   #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
     new Map()
 
-  /** Takes all links, and the proven places by linkKey(). Returns linkKey() of those that do not work there. */
+  /** Takes all links, the proven places and slowness() by linkKey(). Returns linkKey() of those that do not work there. */
   look(
     links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
     punched: ReadonlyMap<string, AddressPort>,
     nowMs: number,
+    slow: (key: string) => number = () => 1,
   ): string[] {
     const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
     const lost: string[] = []
@@ -763,7 +790,8 @@ export class PunchedLinks {
       // The far end may have moved the link to another one of this end's places.
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
-      const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= PUNCH_SETTLES_MS)
+      const settlesMs = PUNCH_SETTLES_MS * slow(key)
+      const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= settlesMs)
       if (isLost) lost.push(key)
       else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
     }

@@ -25,7 +25,7 @@ interface Row {
   readonly neither?: boolean
   /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
-  /** Where relays take packets, as `member address:port`, and then `failed`, or `since` and the seconds. */
+  /** Where relays take packets, as `member address:port`, and then `failed`, or `since` or `trip` and the seconds. */
   readonly relays?: readonly string[]
   /** A relay that has not answered yet. */
   readonly asked?: string
@@ -372,6 +372,36 @@ const ROWS: Row[] = [
     relays: ['oslo 203.0.113.1:4601 since 0.1'],
     health: ['connecting', 5],
     want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 0.9',
+  },
+  {
+    say: 'a round trip as long as usual changes nothing',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 trip 0.3'],
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 1',
+  },
+  {
+    say: 'the call through a relay that is far away has three round trips',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 trip 1.2', 'riga 203.0.113.2:4605'],
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 3.6',
+  },
+  {
+    say: 'and the other end waits as many times longer',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 trip 1.2'],
+    second: true,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 2.52',
+  },
+  {
+    say: 'but not more than five seconds',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 trip 4'],
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 5',
   },
   {
     say: 'the other end goes there and waits for its call, so that the two do not cross',
@@ -725,8 +755,15 @@ t.test('choices', async (t) => {
     const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
     const relays = (row.relays ?? []).map((words) => {
       const [cluster = '', at = '', mark, seconds] = words.split(' ')
+      const trip = mark === 'trip' ? { roundTripMs: Number(seconds) * 1000 } : {}
       const since = mark === 'since' ? { sinceMs: UPTIME - Number(seconds) * 1000 } : {}
-      return { cluster, at: parseAddressPort(at), ...since, ...(mark === 'failed' ? { failed: true as const } : {}) }
+      return {
+        cluster,
+        at: parseAddressPort(at),
+        ...since,
+        ...trip,
+        ...(mark === 'failed' ? { failed: true as const } : {}),
+      }
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)
@@ -737,6 +774,11 @@ t.test('choices', async (t) => {
     const ends = { callsFirst, callable, neitherCallable, link, health, roamed }
     const choice = chooseEndpoint({ ...CALM, ...paths, ...ends })
     t.equal(text(choice), row.want, row.say)
+    if (row.relays?.some((words) => words.includes(' trip ')) === true) continue
+    const usual = { relays: relays.map((place) => ({ ...place, roundTripMs: 300 })), ...ends }
+    const figures = { rttMs: 300, jitterMs: 100 }
+    const near = chooseEndpoint({ ...CALM, ...paths, ...usual, health: health && { ...health, figures } })
+    t.equal(text(near), row.want, `${row.say}: the same where round trips are known to be usual`)
   }
 })
 

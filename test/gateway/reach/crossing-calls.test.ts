@@ -3,6 +3,8 @@
  * real choices of both ends, and WireGuard as far as calls go. Two calls that cross complete nothing, and WireGuard
  * repeats none within REKEY_TIMEOUT.
  */
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
 import t from 'tap'
 import { HandshakeRetries, RoamedPeers } from '../../../gateway/reach/call-history.ts'
 import { type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
@@ -103,7 +105,12 @@ interface Story {
   /** Only relays may carry the link. */
   readonly isTransit?: true
   readonly ends: readonly [EndInit, EndInit]
+  /** How long a message travels. */
   readonly wayMs: number
+  /** How much longer or shorter each one does, from -1 to 1 in turn. Absent: none. */
+  readonly varies?: readonly number[]
+  /** RelayPlace.roundTripMs. */
+  readonly roundTripMs?: number
   /** Which messages are lost, counted from 0 at the first that could arrive. */
   readonly lost?: readonly number[]
 }
@@ -149,7 +156,7 @@ class End {
   }
 
   #facts(nowMs: number, hasPlaces: boolean): EndpointChoiceInit {
-    const { rung, isTransit } = this.#story
+    const { rung, isTransit, roundTripMs } = this.#story
     const { callsFirst, jitter, linkMs, placeMs } = this.init
     const { at, rxBytes, handshakeAtMs } = this.peer
     const link = {
@@ -161,7 +168,8 @@ class End {
     const roamed = this.#roamed.seen(lanes, nowMs).get(KEY)
     const { farWasThere } = this.init
     const order = farWasThere === undefined ? {} : { farWasThere }
-    const place = { at: parseAddressPort(PLACES[rung]), sinceMs: placeMs, ...order }
+    const trip = roundTripMs === undefined ? {} : { roundTripMs }
+    const place = { at: parseAddressPort(PLACES[rung]), sinceMs: placeMs, ...order, ...trip }
     const isRelay = rung === 'relayed' || rung === 'tcp-443'
     const relays: RelayPlace[] = isRelay && hasPlaces ? [{ cluster: 'oslo', ...place }] : []
     return {
@@ -185,7 +193,9 @@ function agreedAfterMs(story: Story): number {
     if (message === undefined || !sameAddressPort(from.peer.at, rungAt)) return
     // Nothing passes before this end is there; what has arrived shows that it is.
     if (story.rung !== 'direct' && nowMs < from.init.placeMs && from.peer.rxBytes === 0) return
-    if (story.lost?.includes(arriving++) !== true) travelling.push({ atMs: nowMs + story.wayMs, to, message })
+    const { wayMs, varies = [0] } = story
+    const share = 1 + (varies[arriving % varies.length] ?? 0)
+    if (story.lost?.includes(arriving++) !== true) travelling.push({ atMs: nowMs + share * wayMs, to, message })
   }
   const last = story.ends.filter(({ farWasThere }) => farWasThere)
   const knownMs = Math.max(
@@ -237,7 +247,11 @@ function worst(rows: readonly Story[]): { readonly ms: number; readonly row: str
 function stories(more: Pick<Story, 'rung'> & Partial<Story>, placeMs?: number): Story[] {
   return APART_MS.flatMap((apartMs) =>
     JITTERS.flatMap((jitter) =>
-      WAYS_MS.map((wayMs) => ({ ...{ wayMs, ends: ends(apartMs, jitter, 0, placeMs) }, ...more })),
+      WAYS_MS.map((wayMs) => {
+        const isStated = more.rung === 'relayed'
+        const trip = isStated ? { roundTripMs: 2 * wayMs } : {}
+        return { ...{ wayMs, ends: ends(apartMs, jitter, 0, placeMs), ...trip }, ...more }
+      }),
     ),
   )
 }
@@ -264,7 +278,7 @@ t.test('the end that comes to a relay last calls at once, before the other one k
           const known = { jitter, linkMs: START_MS - 600, placeMs: START_MS }
           const last: EndInit = { ...known, callsFirst: isFirst, farWasThere: true }
           const there: EndInit = { ...known, callsFirst: !isFirst, placeMs: START_MS + laterMs, farWasThere: false }
-          return { rung: 'relayed', wayMs, ends: isFirst ? [last, there] : [there, last] }
+          return { rung: 'relayed', wayMs, roundTripMs: 2 * wayMs, ends: isFirst ? [last, there] : [there, last] }
         }),
       ),
     )
@@ -283,4 +297,37 @@ t.test('one of them gets to know it later, or a message is lost', async (t) => {
       t.ok(ms <= 2 * AGAIN_MS, `${rung}, message ${lost} is lost: ${ms} ms (${row})`)
     }
   }
+})
+
+const SLOW_SPARE_MS = 1000
+/** Ends that know of each other how far the relay is, or do not, and get to know the place about half a way apart. */
+const SLOW = fc.record({
+  // With what it varies, an answer takes at most five seconds.
+  roundTripMs: fc.integer({ min: 1, max: 3300 }),
+  varies: fc.array(fc.double({ min: -0.5, max: 0.5, noNaN: true }), { minLength: 1, maxLength: 9 }),
+  apart: fc.double({ min: -0.5, max: 0.5, noNaN: true }),
+  jitter: fc.double({ min: 0, max: 0.99, noNaN: true }),
+  isTransit: fc.boolean(),
+})
+
+type SlowInit = typeof SLOW extends fc.Arbitrary<infer T> ? T : never
+
+function slowStory(init: SlowInit): Story {
+  const { roundTripMs, varies, apart, jitter, isTransit } = init
+  const wayMs = roundTripMs / 2
+  return {
+    ...{ rung: 'relayed', wayMs, varies, roundTripMs, ends: ends(Math.round(apart * wayMs), jitter) },
+    ...(isTransit ? { isTransit } : {}),
+  }
+}
+
+t.test('a slow path takes three round trips and the wait of a usual one, however much it varies', async (t) => {
+  fc.assert(
+    fc.property(SLOW, (init) => {
+      const ms = agreedAfterMs(slowStory(init))
+      assert.ok(ms <= 3 * init.roundTripMs + SLOW_SPARE_MS, `${ms} ms`)
+    }),
+    { numRuns: 300 },
+  )
+  t.pass()
 })

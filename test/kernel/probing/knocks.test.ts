@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
+import { LONGEST_ANSWER_MS, answerWaitMs } from '../../../kernel/probing/answer-wait.ts'
 import { TCP_PROBE_LIFE_MS, TcpProbes } from '../../../kernel/probing/probed-peer.ts'
 import type { ProbeFigures } from '../../../kernel/probing/peer-health.ts'
 
@@ -38,6 +39,20 @@ t.test('the last miss waits as long as the way takes', async (t) => {
     knocks.silenceEnds()
     t.equal(knocks.mayYetAnswer(1401, figures), false, `${say}: the silence is over`)
   }
+})
+
+t.test('how long an answer may take: by RFC 6298, within bounds', async (t) => {
+  const rows: readonly (readonly [trip: ProbeFigures, leastMs: number, waitMs: number])[] = [
+    [{}, 1000, 1000],
+    [{ rttMs: 300 }, 1000, 1000],
+    [{ rttMs: 400 }, 1000, 1200],
+    [{ rttMs: 1600 }, 1000, 4800],
+    [{ rttMs: 2400 }, 1000, LONGEST_ANSWER_MS],
+    [{ rttMs: 1600, jitterMs: 0 }, 50, 2400],
+    [{ rttMs: 1600, jitterMs: 200 }, 50, 3200],
+    [{ rttMs: 4000, jitterMs: 1000 }, 50, LONGEST_ANSWER_MS],
+  ]
+  for (const [trip, leastMs, waitMs] of rows) t.equal(answerWaitMs(trip, leastMs), waitMs, JSON.stringify(trip))
 })
 
 t.test('whatever the far end makes of the figures, there are few of them and they end', async (t) => {

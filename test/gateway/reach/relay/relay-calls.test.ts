@@ -18,6 +18,7 @@ import {
   parseAddressPort,
 } from '../../../../model/addresses/addresses.ts'
 import { RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
+import { LONGEST_ANSWER_MS } from '../../../../kernel/probing/answer-wait.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CLUSTERSET, RELAY_AT, RelayStage } from '../../support/relay-stage.ts'
@@ -51,6 +52,12 @@ t.test('a relay that is silent counts as useless, also when it is asked no longe
   t.equal(calls.worth('roma', relay), 'useless')
   await clock.advance(USELESS_RELAY_MS)
   t.equal(calls.worth('roma', relay), 'good', 'it is tried again')
+  await apply([{ ...want, roundTripMs: 2400 }])
+  calls.send()
+  await clock.advance(IDLE_RELAY_MS)
+  t.equal(calls.worth('roma', relay), 'good', 'one that is far away is given three times of an answer')
+  await clock.advance(3 * LONGEST_ANSWER_MS - IDLE_RELAY_MS)
+  t.equal(calls.worth('roma', relay), 'useless')
   calls.close()
 })
 

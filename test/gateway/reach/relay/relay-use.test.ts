@@ -196,6 +196,13 @@ t.test('a relay through which nothing comes has failed', async (t) => {
   t.equal(look(6000), 0, 'its turn begins')
   t.equal(look(9000, { state: 'up' }), 0, 'an answer')
   t.equal(look(9001), 0)
+  const slow = new RelayTurns()
+  const lookSlow = (nowMs: number) => slow.look([link('roma', { at })], nowMs, () => 4).length
+  t.strictSame(
+    [0, 4 * RELAY_FAILS_MS - 1, 4 * RELAY_FAILS_MS].map(lookSlow),
+    [0, 0, 1],
+    'a slow one is given more time',
+  )
 })
 
 t.test('both ends order relays alike, and a lost one leaves the order of the others', async () => {
