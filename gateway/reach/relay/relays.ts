@@ -58,6 +58,7 @@ import {
 import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
+import { DOUBT_ENDS, type DoubtedLink, Doubts } from './doubts.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
 import { NatMeasures } from './nat-watch.ts'
 import {
@@ -92,7 +93,9 @@ import { RelayServer } from './relay-server.ts'
 export interface RelaysInit {
   readonly config: Pick<GatewayConfig, 'node' | 'lanes'>
   readonly openSocket: OpenProbeSocket
-  readonly metrics: Pick<GatewayMetrics, 'webDropped'>
+  readonly metrics: Pick<GatewayMetrics, 'webDropped' | 'doubts'>
+  /** What probes say of links at present, by healthKey(): GatewayWorld.health is older. */
+  readonly health: () => GatewayWorld['health']
   /** The proxy of this network, by the environment: for relays on port 443. */
   readonly proxies: ProxyChoice
   /** known has changed. */
@@ -138,6 +141,7 @@ interface ChosenRelays {
 
 interface Planned {
   readonly world: GatewayWorld
+  readonly links: readonly LinkInUse[]
   readonly wants: readonly RelayWant[]
   /** Links that are to have a way over port 443. */
   readonly webLinks: readonly WebLink[]
@@ -184,6 +188,7 @@ export class Relays {
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
+  readonly #doubts = new Doubts()
   readonly #costs = new StatedCosts()
   #stated: readonly string[] = []
   #statedMs = -Infinity
@@ -217,6 +222,7 @@ export class Relays {
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
     const random = (below: number): number => randomInt(below)
+    for (const ended of DOUBT_ENDS) init.metrics.doubts.inc({ ended }, 0)
     this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
@@ -234,14 +240,16 @@ export class Relays {
   get known(): Pick<
     GatewayWorld,
     | ('relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt')
-    | ('punched' | 'natLifeSeconds')
+    | ('punched' | 'natLifeSeconds' | 'doubted')
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     const relaysAsked = this.#calls.asked()
+    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
     const { lifeSeconds } = this.#measures
     return {
+      ...(doubted.size === 0 ? {} : { doubted }),
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
@@ -312,7 +320,7 @@ export class Relays {
     this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
     const used = (): readonly UsedPlace[] => lanes.flatMap((lane) => usedPlaces(world, lane))
-    this.#planned = { world, accepted, ports, wants, webLinks, measuring, used }
+    this.#planned = { world, accepted, ports, links, wants, webLinks, measuring, used }
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
@@ -409,7 +417,8 @@ export class Relays {
         where: isRelayed ? JSON.stringify([hidden, candidatesOf.get(key)]) : '',
       }
     })
-    for (const key of this.#punched.look(links, punched, world.monotonicMs)) this.#calls.lost(key)
+    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
+    for (const key of this.#punched.look(links, punched, world.monotonicMs, doubted)) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
         // During a try the address is not that at which the link is up.
@@ -483,6 +492,26 @@ export class Relays {
     })
   }
 
+  /** A link became suspect, or no longer is. */
+  suspectsChanged(): void {
+    this.#loop.poke()
+  }
+
+  /** Looks which links are in doubt now. A link that is tried elsewhere must show whether that place works alone. */
+  #doubt({ links, ports }: Planned): void {
+    const { metrics, health } = this.#init
+    const [known, places] = [health(), this.#relayPlaces()]
+    const sure = links.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
+    const doubted = sure.flatMap(({ key, remoteLane, cluster, at }): DoubtedLink[] => {
+      const view = known.get(healthKey(remoteLane, cluster))
+      const device = ports.get(remoteLane)
+      if (view === undefined || device === undefined) return []
+      const { state, suspected: isSuspect = false } = view
+      return [{ key, device, state, isSuspect, at, places: places.get(key) ?? [] }]
+    })
+    for (const ended of this.#doubts.look(doubted, this.#deps.clock.monotonic())) metrics.doubts.inc({ ended })
+  }
+
   /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
@@ -500,6 +529,7 @@ export class Relays {
     if (this.#planned === undefined) return
     const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
     this.#calls.expire()
+    this.#doubt(this.#planned)
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -510,11 +540,13 @@ export class Relays {
     const probed = this.#probedWebLinks(this.#planned)
     const used = this.#calls.hasOtherPorts ? usedOf() : []
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
-    const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed, used }
+    const { ways: doubted } = this.#doubts
+    const ofLinks = { places: this.#places, mapped: this.#mapped, webLinks: probed, used, doubted }
+    const wanted = { own: asking, ports, mayProbe, ...ofLinks }
     await this.#calls.apply(wants, wanted, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
-    const nextMs = Math.min(dueMs, this.#lookAgain())
+    const nextMs = Math.min(dueMs, this.#doubts.dueMs, this.#lookAgain())
     if (nextMs !== Infinity) this.#wake.at(nextMs)
   }
 
@@ -747,11 +779,15 @@ export class PunchedLinks {
   #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
     new Map()
 
-  /** Takes all links, and the proven places by linkKey(). Returns linkKey() of those that do not work there. */
+  /**
+   * Takes all links, the proven places by linkKey(), and linkKey() of those whose packets went two ways just now. Returns
+   * linkKey() of those that do not work there.
+   */
   look(
     links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
     punched: ReadonlyMap<string, AddressPort>,
     nowMs: number,
+    doubted: ReadonlySet<string> = new Set(),
   ): string[] {
     const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
     const lost: string[] = []
@@ -763,7 +799,8 @@ export class PunchedLinks {
       // The far end may have moved the link to another one of this end's places.
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
-      const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= PUNCH_SETTLES_MS)
+      const isLeft = before?.wasUp === true && (state !== 'up' || doubted.has(key))
+      const isLost = !isUp && (isLeft || nowMs - sinceMs >= PUNCH_SETTLES_MS)
       if (isLost) lost.push(key)
       else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
     }
