@@ -84,7 +84,10 @@ async function serve(
     lanes.linksChanged('state')
     reports.pokeSoon()
   }
-  const onSuspect = (): void => lanes.linksChanged('suspect')
+  const onSuspect = (): void => {
+    relays.suspectsChanged()
+    lanes.linksChanged('suspect')
+  }
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
@@ -98,7 +101,8 @@ async function serve(
   const publicName = () => name?.view
   const proxies = deps.proxies ?? proxyChoiceOnCall(process.env)
   const nextIdentity = (): string | undefined => renewal?.loop.nextIdentity
-  const relays = new Relays(deps, { config, metrics, proxies, openSocket, onChange: () => lanes.poke() })
+  const health = () => probing.health()
+  const relays = new Relays(deps, { config, metrics, proxies, openSocket, health, onChange: () => lanes.poke() })
   const onMapping = (): void => {
     lanes.poke()
     reports.poke()

@@ -170,6 +170,7 @@ export const RULE_NODE_BEFORE = 7312
  * The mark on packets that WireGuard itself sends: the rules for tables 7311 and 7312 skip them. Otherwise packets to a
  * gateway whose address lies in its cluster's pod CIDR would go into the lane to it. It is compared as a whole number.
  * It uses none of the bits of kube-proxy (0xc000), Cilium (0x0f00), the Amazon VPC CNI (0x80) or Calico (the upper 16).
+ * Only within one chain of NFT_TABLE_REACH, before those of all others, has the upper half a number.
  */
 export const LANE_MARK = 0x1073
 

@@ -16,6 +16,7 @@ export interface GatewayMetrics {
   readonly relays: Gauge
   readonly laneMtu: Gauge
   readonly webDropped: Counter
+  readonly doubts: Counter
   readonly nat: Gauge
   readonly natLife: Gauge
   readonly refusals: Gauge
@@ -69,6 +70,11 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       ['carries', 'state'],
     ),
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
+    doubts: counter(
+      'doubts',
+      'Times that packets of a link went two ways because it answered no probes, by how that ended: the first way answered, the link moved to the second, or went down, or time was over (unsettled).',
+      ['ended'],
+    ),
     nat: gauge(
       'nat',
       '1 for what is known of the NAT in front of this node: public, behind (of unknown kind), endpoint-independent, symmetric, or unknown; beside it filters-none, -addresses, -ports, hairpins, no-hairpins, cgnat, same-nat, same-lan, udp-rate-limited, udp-blocked.',

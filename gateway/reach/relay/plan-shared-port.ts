@@ -12,11 +12,21 @@
  * A NAT that maps each destination may let a far end in at another port of this node alone (port-tries.ts). Then all that
  * the device sends to that place leaves from the other port, and what comes back there is for the device. The way of
  * everything else stays.
+ *
+ * What the device sends to a place in doubt (doubts.ts) goes to a second place, too:
+ *
+ *   device ─► output -310: copy for the place ─► output -310: nothing ─► (conntrack, NAT) ─► place
+ *                 └─► the packet itself gets the address of the second place ─► (conntrack, NAT) ─► second place
+ *
+ * `dup` sends the copy before the packet goes on, so that the present place has it first. The mark of a packet names the
+ * pair of places, and no packet keeps it for longer than this chain. Connection tracking does not know copies. The kernel
+ * ends this by itself if the process does not.
  */
-import type { NftBaseChain, NftElement, NftStatement } from '../../../kernel/nft/nft.ts'
-import { NFT_TABLE_REACH } from '../../../model/model.ts'
+import type { NftBaseChain, NftElement, NftMapType, NftStatement } from '../../../kernel/nft/nft.ts'
+import { LANE_MARK, NFT_TABLE_REACH } from '../../../model/model.ts'
 import { type AddressPort, formatAddress, isAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
+import { DOUBT_MS, type TwoWays } from './doubts.ts'
 import { RELAYED_MAGIC } from './punch-frame.ts'
 
 export interface SharedPort {
@@ -37,6 +47,8 @@ export interface OtherPort {
 const TABLE = NFT_TABLE_REACH
 /** Ports outside, by place and port of the device. */
 export const MAP_OTHER_PORTS = 'outside'
+/** A chain of this type looks up the route again after a change of the destination. */
+const BEFORE_RAW_OUTPUT: NftBaseChain = { type: 'route', hook: 'output', priority: -310 }
 const RAW_OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: -300 }
 const AFTER_NAT: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -90 }
 /** More than relays answer. Anyone can send octets that begin like an answer, and each costs the process time. */
@@ -44,7 +56,11 @@ const ANSWERS = 'limit rate over 2000/second burst 1000 packets'
 const IS_MESSAGE = `@th,64,32 { 0x${BIND_MAGIC.toString(16)}, 0x${RELAYED_MAGIC.toString(16)} }`
 
 /** Statements that replace the whole table in one transaction. If no port is shared, they only remove it. */
-export function planSharedPorts(shared: readonly SharedPort[], others: readonly OtherPort[] = []): NftStatement[] {
+export function planSharedPorts(
+  shared: readonly SharedPort[],
+  others: readonly OtherPort[] = [],
+  doubted: readonly TwoWays[] = [],
+): NftStatement[] {
   const clear: NftStatement[] = [
     { verb: 'add-table', table: TABLE },
     { verb: 'delete-table', table: TABLE },
@@ -62,6 +78,7 @@ export function planSharedPorts(shared: readonly SharedPort[], others: readonly 
       shared.map(({ device, socket }) => [device, socket]),
     ),
     ...otherMaps(others),
+    ...secondCopies(doubted),
     { verb: 'add-chain', table: TABLE, chain: 'questions', base: RAW_OUTPUT },
     rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
     // Messages have the device's port by now.
@@ -96,6 +113,50 @@ function otherMaps(others: readonly OtherPort[]): NftStatement[] {
     { verb: 'add-elements', table: TABLE, map: MAP_OTHER_PORTS, elements: outside },
     { verb: 'add-map', table: TABLE, map: 'inside', type },
     { verb: 'add-elements', table: TABLE, map: 'inside', elements: inside },
+  ]
+}
+
+function secondCopies(doubted: readonly TwoWays[]): NftStatement[] {
+  if (doubted.length === 0) return []
+  const pairs = doubted.map((ways, i) => ({ ...ways, mark: pairMark(i) }))
+  const key = 'ipv4_addr . inet_service . inet_service'
+  const lane = `0x${LANE_MARK.toString(16)}`
+  return [
+    ...marksMap('doubted', { key, value: 'mark', flags: ['dynamic', 'timeout'] }, pairs, ({ device, to, mark }) => {
+      return { key: `${formatAddress(to.address)} . ${to.port} . ${device} timeout ${LONGEST_DOUBT}`, value: mark }
+    }),
+    ...marksMap('second-addresses', { key: 'mark', value: 'ipv4_addr' }, pairs, ({ second, mark }) => {
+      return { key: mark, value: formatAddress(second.address) }
+    }),
+    ...marksMap('second-ports', { key: 'mark', value: 'inet_service' }, pairs, ({ second, mark }) => {
+      return { key: mark, value: String(second.port) }
+    }),
+    { verb: 'add-chain', table: TABLE, chain: 'to-second' },
+    rule('to-second', 'udp dport set meta mark map @second-ports ip daddr set meta mark map @second-addresses'),
+    rule('to-second', `counter meta mark set ${lane}`),
+    { verb: 'add-chain', table: TABLE, chain: 'both-ways', base: BEFORE_RAW_OUTPUT },
+    rule('both-ways', `meta mark { ${pairs.map(({ mark }) => mark).join(', ')} } meta mark set ${lane} accept`),
+    rule('both-ways', `meta mark ${lane} meta mark set ${OUTGOING} map @doubted dup to ip daddr goto to-second`),
+  ]
+}
+
+/** Later than the process ends a doubt. */
+const LONGEST_DOUBT = `${DOUBT_MS / 1000 + 1}s`
+
+/** LANE_MARK with the number of the pair, from 1, in its upper half. In the form in which nft prints marks. */
+function pairMark(index: number): string {
+  return `0x${((index + 1) * 0x10000 + LANE_MARK).toString(16).padStart(8, '0')}`
+}
+
+function marksMap<P>(
+  map: string,
+  type: Omit<NftMapType, 'kind'>,
+  pairs: readonly P[],
+  elementOf: (pair: P) => NftElement,
+): NftStatement[] {
+  return [
+    { verb: 'add-map', table: TABLE, map, type: { kind: 'map', ...type } },
+    { verb: 'add-elements', table: TABLE, map, elements: pairs.map(elementOf) },
   ]
 }
 

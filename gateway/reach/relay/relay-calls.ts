@@ -19,6 +19,7 @@ import type { Agreement } from '../../cable/cable.ts'
 import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
+import type { TwoWays } from './doubts.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
@@ -91,6 +92,8 @@ export interface WantedInit {
   readonly webLinks?: readonly ProbedLink[]
   /** Where packets of links go, if hasOtherPorts. Absent: nowhere. */
   readonly used?: readonly UsedPlace[]
+  /** Places whose packets go to a second one, too. Absent: none. */
+  readonly doubted?: readonly TwoWays[]
 }
 
 /** A link that no relay of a member carries, and that is probed all the same. */
@@ -140,6 +143,8 @@ export const USELESS_RELAY_MS = 60_000
 export const MOST_UNPROVEN = 8
 /** One without an answer for so long makes room for the next one. */
 export const UNPROVEN_MS = 500
+/** A kernel that has refused to send packets two ways, for which it needs a module, is not asked again for so long. */
+const ONE_WAY_MS = 600_000
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -161,6 +166,8 @@ export class RelayCalls {
   #mayProbe: (at: AddressPort) => boolean = () => false
   readonly #tries: PortTries | undefined
   #used: readonly UsedPlace[] = []
+  /** The kernel has refused to send packets two ways. Milliseconds of the monotonic clock. */
+  #oneWayUntilMs = -Infinity
   /** An earlier run of the process may have given devices other ports. */
   #mayAdopt = true
   /** At first, one of an earlier run of the process may be there. */
@@ -189,6 +196,7 @@ export class RelayCalls {
       mayProbe = () => false,
       webLinks = [],
       used = [],
+      doubted = [],
     }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
@@ -228,9 +236,12 @@ export class RelayCalls {
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
-    await this.#applyTable(shared, others, signal).catch((error: unknown) => {
-      // Relayed links need the table, so the next round does without ports that the kernel may not take.
-      if (!signal.aborted) this.#tries?.refused()
+    const nowDoubted = this.#deps.clock.monotonic() < this.#oneWayUntilMs ? [] : doubted
+    await this.#applyTable({ shared, others, doubted: nowDoubted }, signal).catch((error: unknown) => {
+      // Relayed links need the table, so the next round does without what the kernel may not take.
+      if (signal.aborted) throw error
+      if (nowDoubted.length > 0) this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
+      else this.#tries?.refused()
       throw error
     })
     this.#tries?.applied(others)
@@ -595,7 +606,7 @@ export class RelayCalls {
     return true
   }
 
-  async #applyTable(shared: readonly SharedPort[], others: readonly OtherPort[], signal: AbortSignal): Promise<void> {
+  async #applyTable({ shared, others, doubted }: PlannedPorts, signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
@@ -607,8 +618,9 @@ export class RelayCalls {
     const statements = planSharedPorts(
       [...shared].sort((a, b) => a.device - b.device),
       [...others].sort((a, b) => a.device - b.device || a.port - b.port),
+      doubted,
     )
-    // The table is small, and changes when a device gets its first relayed link or loses its last.
+    // The table is small, and changes when a device gets its first relayed link or loses its last, or one is in doubt.
     const planned = {
       fixed: formatNft(statements, nft.family),
       replacement: () => statements,
@@ -618,6 +630,12 @@ export class RelayCalls {
     const looks = clock.monotonic() - this.#table.lookedAtMs >= VERIFY_MS
     await this.#table.apply(planned, { looks, onSent: () => undefined }, signal)
   }
+}
+
+interface PlannedPorts {
+  readonly shared: readonly SharedPort[]
+  readonly others: readonly OtherPort[]
+  readonly doubted: readonly TwoWays[]
 }
 
 /** Counts the questions that relays are going to challenge. */

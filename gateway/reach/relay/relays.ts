@@ -59,6 +59,7 @@ import { slowness } from '../plan-slowness.ts'
 import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
+import { DOUBT_ENDS, type DoubtedLink, Doubts } from './doubts.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
 import { NatMeasures } from './nat-watch.ts'
 import {
@@ -93,7 +94,9 @@ import { RelayServer } from './relay-server.ts'
 export interface RelaysInit {
   readonly config: Pick<GatewayConfig, 'node' | 'lanes'>
   readonly openSocket: OpenProbeSocket
-  readonly metrics: Pick<GatewayMetrics, 'webDropped'>
+  readonly metrics: Pick<GatewayMetrics, 'webDropped' | 'doubts'>
+  /** What probes say of links at present, by healthKey(): GatewayWorld.health is older. */
+  readonly health: () => GatewayWorld['health']
   /** The proxy of this network, by the environment: for relays on port 443. */
   readonly proxies: ProxyChoice
   /** known has changed. */
@@ -139,6 +142,7 @@ interface ChosenRelays {
 
 interface Planned {
   readonly world: GatewayWorld
+  readonly links: readonly LinkInUse[]
   readonly wants: readonly RelayWant[]
   /** Links that are to have a way over port 443. */
   readonly webLinks: readonly WebLink[]
@@ -185,6 +189,7 @@ export class Relays {
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
+  readonly #doubts = new Doubts()
   readonly #costs = new StatedCosts()
   #stated: readonly string[] = []
   #statedMs = -Infinity
@@ -218,6 +223,7 @@ export class Relays {
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
     const random = (below: number): number => randomInt(below)
+    for (const ended of DOUBT_ENDS) init.metrics.doubts.inc({ ended }, 0)
     this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
@@ -235,14 +241,16 @@ export class Relays {
   get known(): Pick<
     GatewayWorld,
     | ('relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt')
-    | ('punched' | 'natLifeSeconds')
+    | ('punched' | 'natLifeSeconds' | 'doubted')
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     const relaysAsked = this.#calls.asked()
+    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
     const { lifeSeconds } = this.#measures
     return {
+      ...(doubted.size === 0 ? {} : { doubted }),
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
@@ -313,7 +321,7 @@ export class Relays {
     this.#webDueMs = Infinity
     const webLinks = isOffered ? this.#chooseWeb(world, lanes) : []
     const used = (): readonly UsedPlace[] => lanes.flatMap((lane) => usedPlaces(world, lane))
-    this.#planned = { world, accepted, ports, wants, webLinks, measuring, used }
+    this.#planned = { world, accepted, ports, links, wants, webLinks, measuring, used }
     if (!hasRelay) {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
@@ -411,7 +419,8 @@ export class Relays {
       }
     })
     const slow = slownessOf(world, links, this.#relayPlaces())
-    for (const key of this.#punched.look(links, punched, world.monotonicMs, slow)) this.#calls.lost(key)
+    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
+    for (const key of this.#punched.look(links, punched, world.monotonicMs, { slow, doubted })) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
         // During a try the address is not that at which the link is up.
@@ -485,6 +494,26 @@ export class Relays {
     })
   }
 
+  /** A link became suspect, or no longer is. */
+  suspectsChanged(): void {
+    this.#loop.poke()
+  }
+
+  /** Looks which links are in doubt now. A link that is tried elsewhere must show whether that place works alone. */
+  #doubt({ links, ports }: Planned): void {
+    const { metrics, health } = this.#init
+    const [known, places] = [health(), this.#relayPlaces()]
+    const sure = links.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
+    const doubted = sure.flatMap(({ key, remoteLane, cluster, at }): DoubtedLink[] => {
+      const view = known.get(healthKey(remoteLane, cluster))
+      const device = ports.get(remoteLane)
+      if (view === undefined || device === undefined) return []
+      const { state, suspected: isSuspect = false } = view
+      return [{ key, device, state, isSuspect, at, places: places.get(key) ?? [] }]
+    })
+    for (const ended of this.#doubts.look(doubted, this.#deps.clock.monotonic())) metrics.doubts.inc({ ended })
+  }
+
   /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
   async run(signal: AbortSignal): Promise<void> {
     try {
@@ -502,6 +531,7 @@ export class Relays {
     if (this.#planned === undefined) return
     const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
     this.#calls.expire()
+    this.#doubt(this.#planned)
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -512,11 +542,13 @@ export class Relays {
     const probed = this.#probedWebLinks(this.#planned)
     const used = this.#calls.hasOtherPorts ? usedOf() : []
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
-    const wanted = { own: asking, ports, places: this.#places, mapped: this.#mapped, mayProbe, webLinks: probed, used }
+    const { ways: doubted } = this.#doubts
+    const ofLinks = { places: this.#places, mapped: this.#mapped, webLinks: probed, used, doubted }
+    const wanted = { own: asking, ports, mayProbe, ...ofLinks }
     await this.#calls.apply(wants, wanted, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
-    const nextMs = Math.min(dueMs, this.#lookAgain())
+    const nextMs = Math.min(dueMs, this.#doubts.dueMs, this.#lookAgain())
     if (nextMs !== Infinity) this.#wake.at(nextMs)
   }
 
@@ -768,17 +800,26 @@ export class RelayTurns {
 /** A link that is not up at its place after this time, times slowness(), goes on through the relay. */
 export const PUNCH_SETTLES_MS = 3000
 
+interface PunchedLook {
+  /** slowness() by linkKey(). */
+  readonly slow?: (key: string) => number
+  readonly doubted?: ReadonlySet<string>
+}
+
 /** Remembers which links are up at the places that probes have proven. */
 export class PunchedLinks {
   #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
     new Map()
 
-  /** Takes all links, the proven places and slowness() by linkKey(). Returns linkKey() of those that do not work there. */
+  /**
+   * Takes all links, the proven places and slowness() by linkKey(), and linkKey() of those whose packets went two ways
+   * just now. Returns linkKey() of those that do not work there.
+   */
   look(
     links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
     punched: ReadonlyMap<string, AddressPort>,
     nowMs: number,
-    slow: (key: string) => number = () => 1,
+    { slow = () => 1, doubted = new Set() }: PunchedLook = {},
   ): string[] {
     const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
     const lost: string[] = []
@@ -791,7 +832,8 @@ export class PunchedLinks {
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
       const settlesMs = PUNCH_SETTLES_MS * slow(key)
-      const isLost = !isUp && ((before?.wasUp === true && state !== 'up') || nowMs - sinceMs >= settlesMs)
+      const isLeft = before?.wasUp === true && (state !== 'up' || doubted.has(key))
+      const isLost = !isUp && (isLeft || nowMs - sinceMs >= settlesMs)
       if (isLost) lost.push(key)
       else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
     }

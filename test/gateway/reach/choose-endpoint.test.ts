@@ -33,6 +33,8 @@ interface Row {
   readonly direct?: boolean
   /** Where probes have shown that the far end can be called. */
   readonly punched?: string
+  /** Its packets went two ways just now. */
+  readonly doubted?: boolean
   /** Where the link is to go on. */
   readonly moveTo?: string
   /** Where the link was when it was up last. */
@@ -697,6 +699,16 @@ const ROWS: Row[] = [
     want: `keep ${ROAMED}: ${PUNCHED}`,
   },
   {
+    say: 'up where probes passed, and the far end has heard this one through the relay alone',
+    candidates: TWO,
+    relays: RELAYS,
+    punched: ROAMED,
+    doubted: true,
+    peer: { at: '203.0.113.2:4605', handshake: 100 },
+    health: ['up', 100],
+    want: 'keep 203.0.113.2:4605: the remote gateway answers',
+  },
+  {
     say: 'the far end has moved the link to another of its places',
     candidates: TWO,
     relays: RELAYS,
@@ -771,7 +783,7 @@ t.test('choices', async (t) => {
     const relaysAsked = row.asked === undefined ? [] : [parseAddress(row.asked)]
     const paths = { candidates, relays, relaysAsked, triesDirect: row.direct === true, upAt, punched, moveTo }
     const neitherCallable = row.neither === true
-    const ends = { callsFirst, callable, neitherCallable, link, health, roamed }
+    const ends = { callsFirst, callable, neitherCallable, link, health, roamed, isDoubted: row.doubted === true }
     const choice = chooseEndpoint({ ...CALM, ...paths, ...ends })
     t.equal(text(choice), row.want, row.say)
     if (row.relays?.some((words) => words.includes(' trip ')) === true) continue

@@ -53,6 +53,13 @@ t.test('the table of an end that shares the ports of its devices', async (t) => 
   )
   equalsGolden(t, formatNft(others, 'ip'), 'gateway/reach-table-other-port.nft')
   await new FakeNft().run(others)
+  const ways = (device: number, second: string) => {
+    return { device, to: parseAddressPort('198.51.100.1:41000'), second: parseAddressPort(second) }
+  }
+  const doubted = [ways(4500, '203.0.113.9:4601'), ways(4501, '203.0.113.10:4602')]
+  const both = planSharedPorts([{ device: 4500, socket: 4590 }], [], doubted)
+  equalsGolden(t, formatNft(both, 'ip'), 'gateway/reach-table-two-ways.nft')
+  await new FakeNft().run(both)
   t.same(
     planSharedPorts([]).map(({ verb }) => verb),
     ['add-table', 'delete-table'],

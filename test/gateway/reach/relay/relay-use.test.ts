@@ -335,4 +335,14 @@ t.test('links that do not work where probes passed go back to their relays', asy
   t.strictSame(story([0, relay, 'up'], [2000, place, 'down'], [PUNCH_SETTLES_MS, place, 'down']), ['', '', 'roma'])
   t.strictSame(story([0, relay, 'up'], [PUNCH_SETTLES_MS, relay, 'up']), ['', 'roma'], 'the far end stays at the relay')
   t.strictSame(story([0, other, 'up'], [PUNCH_SETTLES_MS, other, 'up']), ['', ''], 'the far end has moved it')
+  const doubted = (...places: readonly (typeof place)[]) => {
+    const links = new PunchedLinks()
+    const look = (at: typeof place, i: number) =>
+      links
+        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { doubted: new Set(['roma']) })
+        .join()
+    return places.map(look)
+  }
+  t.strictSame(doubted(place, place, relay), ['', '', 'roma'], 'in doubt the far end has heard the relay alone')
+  t.strictSame(doubted(relay, place), ['', ''], 'it was never there')
 })

@@ -25,9 +25,9 @@ t.test('a plan without a relay costs nothing for each link', async (t) => {
   const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
-  const metrics = { webDropped: { inc: () => undefined } }
-  const init = { config, openSocket, metrics, proxies: () => undefined, onChange: () => undefined }
-  const relays = new Relays(deps as unknown as GatewayDeps, init)
+  const metrics = { webDropped: { inc: () => undefined }, doubts: { inc: () => undefined } }
+  const init = { config, openSocket, metrics, proxies: () => undefined, health: () => new Map() }
+  const relays = new Relays(deps as unknown as GatewayDeps, { ...init, onChange: () => undefined })
   const links = Array.from({ length: 50 }, (_, i) => {
     const [cluster, identity] = [`far${i}`, key(`far${i}`)]
     return { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity, hidden: true, candidates: [] }
@@ -183,11 +183,11 @@ function stating(init: Partial<Stating> = {}) {
   const deps = { api, clock, logger: new CapturingLogger(), nft: new FakeNft(), cable: {} }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
-  const metrics = { webDropped: { inc: () => undefined } }
+  const metrics = { webDropped: { inc: () => undefined }, doubts: { inc: () => undefined } }
   const onChange = () => (changes += 1)
   const relays = new Relays(deps as unknown as GatewayDeps, {
     ...{ config, openSocket, metrics, onChange },
-    proxies: () => undefined,
+    ...{ proxies: () => undefined, health: () => new Map() },
   })
   const link = (cluster: string, change: object = {}) => {
     const base = { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity: key(cluster), hidden: true }

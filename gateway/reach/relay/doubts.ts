@@ -1,0 +1,122 @@
+/**
+ * Links in doubt. While a link that is up answers no probes, what its device sends goes to the far end's next proven
+ * place as well, until the far end answers again or the link has moved there. Nothing is lost in between, and what comes
+ * twice is dropped by WireGuard: it has a counter in each packet. The copy for the present place leaves first
+ * (plan-shared-port.ts), and WireGuard answers where the first copy came from. So a path that carries packets after all
+ * keeps the link, as long as it is not the longer one.
+ */
+import { type AddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
+import type { ConnectionState } from '../../../model/model.ts'
+import type { RelayPlace } from '../../world/world.ts'
+import { isWebPlace } from '../web/plan-web-use.ts'
+
+/** What a device sends to one place goes to a second one, too. */
+export interface TwoWays {
+  /** UDP port of the lane device. */
+  readonly device: number
+  readonly to: AddressPort
+  readonly second: AddressPort
+}
+
+export interface DoubtedLink {
+  /** linkKey(). */
+  readonly key: string
+  /** UDP port of its lane device. */
+  readonly device: number
+  readonly state: ConnectionState
+  /** PeerHealthView.suspected. */
+  readonly isSuspect: boolean
+  /** Where its packets went when that was last read. */
+  readonly at: AddressPort | undefined
+  /** Where relays take packets for the far end, best first. */
+  readonly places: readonly RelayPlace[]
+}
+
+/** How a doubt ended. Unsettled: its time was over. */
+export const DOUBT_ENDS = ['answered', 'moved', 'down', 'unsettled'] as const
+export type DoubtEnd = (typeof DOUBT_ENDS)[number]
+
+/** How long packets go two ways at most: longer than a link takes to be down, and to go on by another path. */
+export const DOUBT_MS = 5000
+/** The far end has to answer for so long. In this time a round reads where it called from. */
+export const DOUBT_SETTLES_MS = 1500
+/** A link begins at most once in this time, so that one that is often silent does not send everything twice. */
+export const DOUBTS_APART_MS = 15_000
+/** If more links are silent at one time, the fault is near this node, and another path has it, too. */
+export const MOST_DOUBTS = 32
+
+interface Doubt {
+  readonly ways: TwoWays
+  /** All times are milliseconds of the monotonic clock. */
+  readonly sinceMs: number
+  /** Since when the far end answers again. Undefined: it does not. */
+  readonly answersSinceMs?: number | undefined
+  /** Undefined: packets go two ways. */
+  readonly ended?: DoubtEnd
+}
+
+export class Doubts {
+  #doubts: ReadonlyMap<string, Doubt> = new Map()
+
+  /** Takes all links that have only one place by intention. Returns how doubts have ended since the last look. */
+  look(links: readonly DoubtedLink[], nowMs: number): readonly DoubtEnd[] {
+    const ends: DoubtEnd[] = []
+    const next = new Map<string, Doubt>()
+    let open = [...this.#doubts.values()].filter(({ ended }) => ended === undefined).length
+    for (const link of links) {
+      const before = this.#doubts.get(link.key)
+      const isOpen = before !== undefined && before.ended === undefined
+      const doubt = isOpen ? goneOn(link, before, nowMs) : open < MOST_DOUBTS ? begun(link, before, nowMs) : before
+      if (doubt === undefined) continue
+      if (isOpen && doubt.ended !== undefined) ends.push(doubt.ended)
+      if (!isOpen && doubt.ended === undefined) open += 1
+      if (doubt.ended === undefined || nowMs - doubt.sinceMs < DOUBTS_APART_MS) next.set(link.key, doubt)
+    }
+    this.#doubts = next
+    return ends
+  }
+
+  /** Places whose packets go to a second one now. */
+  get ways(): readonly TwoWays[] {
+    return [...this.#doubts.values()].flatMap(({ ways, ended }) => (ended === undefined ? [ways] : []))
+  }
+
+  /** Links, by linkKey(), whose doubt began a short time ago: the far end may have moved them to the second place. */
+  recent(nowMs: number): ReadonlySet<string> {
+    return new Set([...this.#doubts].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < DOUBT_MS ? [key] : [])))
+  }
+
+  /** When to look again. Infinity: no link is in doubt. */
+  get dueMs(): number {
+    const due = [...this.#doubts.values()].map(({ sinceMs, answersSinceMs = Infinity, ended }) => {
+      return ended === undefined ? Math.min(sinceMs + DOUBT_MS, answersSinceMs + DOUBT_SETTLES_MS) : Infinity
+    })
+    return Math.min(Infinity, ...due)
+  }
+}
+
+function begun(link: DoubtedLink, before: Doubt | undefined, nowMs: number): Doubt | undefined {
+  const isRested = before === undefined || nowMs - before.sinceMs >= DOUBTS_APART_MS
+  const ways = link.state === 'up' && link.isSuspect && isRested ? twoWays(link) : undefined
+  return ways === undefined ? before : { ways, sinceMs: nowMs }
+}
+
+function goneOn(link: DoubtedLink, before: Doubt, nowMs: number): Doubt {
+  const { state, isSuspect, at } = link
+  if (state !== 'up') return { ...before, ended: 'down' }
+  const answersSinceMs = isSuspect ? undefined : (before.answersSinceMs ?? nowMs)
+  const hasMoved = !sameAddressPort(at, before.ways.to)
+  // The place that was known may have been an old one, or the second one is silent, too.
+  const ways = hasMoved && isSuspect ? twoWays(link) : before.ways
+  if (ways === undefined || (hasMoved && !isSuspect)) return { ...before, ended: 'moved' }
+  if (nowMs - (answersSinceMs ?? nowMs) >= DOUBT_SETTLES_MS) return { ...before, ended: 'answered' }
+  if (nowMs - before.sinceMs >= DOUBT_MS) return { ...before, ended: 'unsettled' }
+  return { ...before, ways, answersSinceMs }
+}
+
+/** Undefined if no second place is known. Packets for a socket of this node (port 443) leave from another address. */
+function twoWays({ device, at, places }: DoubtedLink): TwoWays | undefined {
+  if (at === undefined || at.address.family !== 4 || isWebPlace(at)) return undefined
+  const second = places.find((one) => one.failed !== true && !isWebPlace(one.at) && !sameAddressPort(one.at, at))
+  return second === undefined ? undefined : { device, to: at, second: second.at }
+}

@@ -1,0 +1,132 @@
+/** When the packets of a link go two ways, which ones, and for how long. */
+import t from 'tap'
+import {
+  DOUBTS_APART_MS,
+  DOUBT_MS,
+  DOUBT_SETTLES_MS,
+  type DoubtedLink,
+  Doubts,
+  MOST_DOUBTS,
+} from '../../../../gateway/reach/relay/doubts.ts'
+import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
+
+const [DIRECT, OSLO, RIGA, WEB] = ['198.51.100.1:41000', '203.0.113.1:4601', '203.0.113.2:4605', '127.0.0.1:40001']
+
+type Look = readonly [ms: number, what: 'well' | 'suspect' | 'down', at: string | undefined, ways: string, end?: string]
+
+const PLACES = [OSLO, RIGA].map((at) => ({ cluster: 'oslo', at: parseAddressPort(at) }))
+const link = (what: Look[1], at: string | undefined, change: Partial<DoubtedLink> = {}): DoubtedLink => ({
+  ...{ key: 'roma', device: 4500, state: what === 'down' ? 'down' : 'up', isSuspect: what === 'suspect' },
+  ...{ at: at === undefined ? undefined : parseAddressPort(at), places: PLACES },
+  ...change,
+})
+const waysOf = (doubts: Doubts): string =>
+  doubts.ways.map(({ to, second }) => `${formatAddressPort(to)} and ${formatAddressPort(second)}`).join()
+
+const BOTH = `${DIRECT} and ${OSLO}`
+const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?: readonly string[]])[] = [
+  ['well', [[0, 'well', DIRECT, '']]],
+  [
+    'the first way answers again: for some time longer, and not again at once',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [200, 'well', DIRECT, BOTH],
+      [200 + DOUBT_SETTLES_MS - 1, 'well', DIRECT, BOTH],
+      [200 + DOUBT_SETTLES_MS, 'well', DIRECT, '', 'answered'],
+      [DOUBTS_APART_MS - 1, 'suspect', DIRECT, ''],
+      [DOUBTS_APART_MS, 'suspect', DIRECT, BOTH],
+    ],
+  ],
+  [
+    'an answer between two silences is no end',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [100, 'well', DIRECT, BOTH],
+      [1000, 'suspect', DIRECT, BOTH],
+      [1200, 'well', DIRECT, BOTH],
+      [100 + DOUBT_SETTLES_MS, 'well', DIRECT, BOTH],
+    ],
+  ],
+  [
+    'the link has moved',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [60, 'well', DIRECT, BOTH],
+      [1000, 'well', OSLO, '', 'moved'],
+    ],
+  ],
+  [
+    'the second way is silent, too',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [500, 'suspect', OSLO, `${OSLO} and ${RIGA}`],
+    ],
+  ],
+  [
+    'the link goes down',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [1100, 'down', DIRECT, '', 'down'],
+      [1200, 'down', OSLO, ''],
+    ],
+  ],
+  [
+    'the time is over',
+    [
+      [0, 'suspect', DIRECT, BOTH],
+      [DOUBT_MS - 1, 'suspect', DIRECT, BOTH],
+      [DOUBT_MS, 'suspect', DIRECT, '', 'unsettled'],
+      [DOUBT_MS + 1, 'suspect', DIRECT, ''],
+    ],
+  ],
+  ['from one relay to the other', [[0, 'suspect', OSLO, `${OSLO} and ${RIGA}`]]],
+  ['no other place', [[0, 'suspect', OSLO, '']], [OSLO]],
+  ['nowhere yet', [[0, 'suspect', undefined, '']]],
+  ['port 443 is a socket of this node', [[0, 'suspect', DIRECT, '']], [WEB]],
+  ['as is the present place', [[0, 'suspect', WEB, '']]],
+]
+
+t.test('stories', (t) => {
+  for (const [say, looks, places] of STORIES) {
+    const doubts = new Doubts()
+    const change = places && { places: places.map((at) => ({ cluster: 'oslo', at: parseAddressPort(at) })) }
+    for (const [ms, what, at, ways, end = ''] of looks) {
+      t.equal(doubts.look([link(what, at, change)], ms).join(), end, `${say}, ${ms} ms`)
+      t.equal(waysOf(doubts), ways, `${say}, ${ms} ms`)
+    }
+  }
+  t.end()
+})
+
+t.test('what is due, and which links may have moved', (t) => {
+  const doubts = new Doubts()
+  t.equal(doubts.dueMs, Infinity)
+  doubts.look([link('suspect', DIRECT)], 100)
+  t.equal(doubts.dueMs, 100 + DOUBT_MS)
+  doubts.look([link('well', DIRECT)], 300)
+  t.equal(doubts.dueMs, 300 + DOUBT_SETTLES_MS)
+  doubts.look([link('well', OSLO)], 1000)
+  t.equal(doubts.dueMs, Infinity)
+  t.same([...doubts.recent(99 + DOUBT_MS)], ['roma'], 'also after its end')
+  t.same([...doubts.recent(100 + DOUBT_MS)], [])
+  doubts.look([], 1001)
+  t.same([...doubts.recent(1001)], [], 'a link that is gone')
+  t.end()
+})
+
+t.test('places that failed are no second ones, and not every silent link has one', (t) => {
+  const failed = PLACES.map((place, i) => (i === 0 ? { ...place, failed: true as const } : place))
+  const one = new Doubts()
+  one.look([link('suspect', DIRECT, { places: failed })], 0)
+  t.equal(waysOf(one), `${DIRECT} and ${RIGA}`)
+  const many = new Doubts()
+  const links = Array.from({ length: MOST_DOUBTS + 5 }, (_, i) => link('suspect', DIRECT, { key: `roma${i}` }))
+  many.look(links, 0)
+  t.equal(many.ways.length, MOST_DOUBTS)
+  many.look(links, 100)
+  t.equal(many.ways.length, MOST_DOUBTS)
+  many.look(links, DOUBT_MS)
+  many.look(links, DOUBT_MS + 1)
+  t.equal(many.ways.length, 5, 'the others have their time')
+  t.end()
+})
