@@ -14,6 +14,7 @@ import {
   type PeerEvents,
   type PeerSocket,
   type Proof,
+  REPLACED_CODE,
   type RelayRefusal,
   endName,
   isProofMac,
@@ -284,6 +285,17 @@ class Peer {
     })
   }
 
+  /**
+   * The gateway cannot know that two addresses lead to this process if proxies of different keys end TLS there, so it is
+   * told.
+   */
+  #replaced(): void {
+    this.ended()
+    this.#socket.close(REPLACED_CODE)
+    // One that does not read, or is dead, stays no longer either.
+    this.#cancel = this.#deps.clock.setTimer(REFUSED_MS, () => this.#socket.end())
+  }
+
   #end(): void {
     this.ended()
     this.#socket.end()
@@ -305,7 +317,7 @@ class Peer {
       {
         deliver: (from, bytes) => this.#queue.push(from, bytes),
         present: (present) => this.#present(present),
-        replaced: () => this.#end(),
+        replaced: () => this.#replaced(),
       },
     )
     if (typeof end === 'string') {

@@ -325,7 +325,7 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
   const place = other ?? relays[(turn - directTurns) % relays.length]
   if (place === undefined) return undefined
   const keepsSession = turn === 0 && monotonicMs - (link?.handshakeMs ?? -Infinity) < init.sessionMs
-  const callsFirst = callsFirstAtRelay(init, turn)
+  const callsFirst = callsFirstAtRelay(init, turn, place)
   const called = { ...init, callsFirst }
   const { attempt, endsMs } = sharedCall(called, elapsedMs, [firstMs, beginsTogetherMs(turns)], RELAYED_CALLS)
   const nextAtMs = health.sinceMs + Math.min(endsMs, turnEndsMs(turns))
@@ -334,13 +334,14 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
 }
 
 /**
- * Whether this end calls first in a turn: in the first one the end that came to the relay last. An order from before the
- * link went down says nothing: one of them may be another process since.
+ * Whether this end calls first in a turn: in the first one the end that came last to the relay that is called. Each end
+ * gets to know the relays at times of its own, so the two may not agree on which of them was there first. An order from
+ * before the link went down says nothing: one of them may be another process since.
  */
-function callsFirstAtRelay({ relays = [], callsFirst, health }: EndpointChoiceInit, turn: number): boolean {
-  const [first] = [...relays].sort((a, b) => (a.sinceMs ?? -Infinity) - (b.sinceMs ?? -Infinity))
-  const isNew = turn === 0 && (first?.sinceMs ?? -Infinity) >= (health?.sinceMs ?? Infinity)
-  return (isNew ? first?.farWasThere : undefined) ?? callsFirst
+function callsFirstAtRelay({ callsFirst, health }: EndpointChoiceInit, turn: number, called: RelayPlace): boolean {
+  const { sinceMs = -Infinity, farWasThere } = called
+  const isNew = turn === 0 && sinceMs >= (health?.sinceMs ?? Infinity)
+  return (isNew ? farWasThere : undefined) ?? callsFirst
 }
 
 /** When a relay may carry a link, since it is not up. */

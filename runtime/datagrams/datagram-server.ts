@@ -29,6 +29,8 @@ export interface PeerSocket {
   send(frame: Frame | Buffer, onSent?: () => void): void
   /** Reads nothing for so long from now on: the peer has to wait. The longest of several times counts. */
   hold(ms: number): void
+  /** Says by this code of WebSocket that it ends. */
+  close(code: number): void
   /** Ends it at once. */
   end(): void
 }
@@ -200,6 +202,7 @@ function accept(socket: WebSocket, clock: Clock, onPeer: DatagramServerInit['onP
       socket.pause()
       clock.setTimer(ms, release)
     },
+    close: (code) => socket.close(code),
     end: () => socket.terminate(),
   })
   socket.on('pong', () => {

@@ -13,6 +13,7 @@ export {
   NONCE_BYTES,
   type Proof,
   RELAY_REFUSALS,
+  REPLACED_CODE,
   type RelayRefusal,
   SUBPROTOCOL,
   decodeFrame,

@@ -25,6 +25,11 @@ export const SUBPROTOCOL = 'sealane.relay.v1'
  */
 export const INSTANCE_HEADER = 'sealane-relay-instance'
 const INSTANCE_BYTES = 8
+/**
+ * With this code of WebSocket (RFC 6455 section 7.4.2) a relay ends the connection of a gateway of which another one has
+ * taken the place. Relays of earlier releases say nothing of it.
+ */
+export const REPLACED_CODE = 4001
 export const NONCE_BYTES = 32
 export const KEY_BYTES = 32
 const MAC_BYTES = 32

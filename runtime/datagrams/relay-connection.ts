@@ -20,6 +20,7 @@ import {
   MAX_FRAME_BYTES,
   MAX_FRAME_PARTS,
   type Proof,
+  REPLACED_CODE,
   type RelayRefusal,
   SUBPROTOCOL,
   decodeFrame,
@@ -118,13 +119,22 @@ const OPEN_MS = 8000
 const PING_MS = 2000
 const SILENT_MS = 5000
 
+/** How a connection has ended. */
+export interface RelayConnectionEnd {
+  readonly why: string
+  /** After so many milliseconds the relay wants to be called again. Absent: it has not said so. */
+  readonly againMs?: number
+  /** By the relay's word: another connection of this gateway has taken its place there. */
+  readonly isReplaced: boolean
+}
+
 export interface RelayConnection {
   /** From the last ping to its answer, in milliseconds. Undefined: none was answered yet. */
   readonly rttMs: number | undefined
   /** Which process it is. Undefined: the relay is of an earlier release, or a proxy in front of it drops the header. */
   readonly instance: string | undefined
-  /** Resolves when it has ended, with the time after which the relay wants to be called again, if it said so. */
-  readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
+  /** Resolves when it has ended. */
+  readonly ended: Promise<RelayConnectionEnd>
   /** Sets all ends, by endName(), with which datagrams are to be exchanged. */
   want(ends: readonly string[]): void
   /** Sends to a present end. The octets must not change later. */
@@ -378,7 +388,7 @@ function admitted(opened: Opened, init: RelayConnectionInit, signal: AbortSignal
 }
 
 class OpenRelayConnection implements RelayConnection {
-  readonly ended: Promise<{ readonly why: string; readonly againMs?: number }>
+  readonly ended: Promise<RelayConnectionEnd>
   readonly instance: string | undefined
   readonly #socket: WebSocket
   readonly #queue: DatagramQueue
@@ -393,7 +403,7 @@ class OpenRelayConnection implements RelayConnection {
       send: (frame, onSent) => socket.send(frame, onSent),
       ...(onDropped === undefined ? {} : { onDropped }),
     })
-    const { promise, resolve } = Promise.withResolvers<{ readonly why: string; readonly againMs?: number }>()
+    const { promise, resolve } = Promise.withResolvers<RelayConnectionEnd>()
     this.ended = promise
     let heardMs = clock.monotonic()
     let pingedMs: number | undefined
@@ -429,10 +439,12 @@ class OpenRelayConnection implements RelayConnection {
         end(errorOf(error).message)
       }
     })
-    socket.once('close', () => {
+    socket.once('close', (code: number) => {
       cancel()
       this.#queue.close()
-      resolve({ why, ...(againMs === undefined ? {} : { againMs }) })
+      const isReplaced = code === REPLACED_CODE
+      if (isReplaced) why = 'another connection of this gateway has taken its place'
+      resolve({ why, ...(againMs === undefined ? {} : { againMs }), isReplaced })
     })
   }
 

@@ -136,7 +136,7 @@ export function lengthPrefixed(...texts: readonly string[]): Buffer {
 
 export function encodeQuestion({ from, to, counter, cookie, mapping }: BindQuestion, key: Buffer): Buffer {
   const bytes = Buffer.alloc(QUESTION_BYTES)
-  writeHead(bytes, 'question', { from, to, counter })
+  writeHead(bytes, TYPES.question, { from, to, counter })
   bytes.writeUInt8(MAPPINGS.indexOf(mapping), 5)
   cookie.copy(bytes, 32)
   return withMac(bytes, key)
@@ -155,14 +155,14 @@ export function decodeQuestion(bytes: Buffer, key: Buffer): BindQuestion | undef
   if (!isOfType(bytes, QUESTION_BYTES, TYPES.question) || !hasMac(bytes, key)) return undefined
   const counter = counterAt(bytes, 24)
   const mapping = MAPPINGS[bytes.readUInt8(5)]
-  const isPadded = bytes.readUInt16BE(6) === 0 && bytes.subarray(48, 72).every((octet) => octet === 0)
+  const isPadded = isZero(bytes, 6, 8) && isZero(bytes, 48, 72)
   if (counter === undefined || mapping === undefined || !isPadded) return undefined
   return { ...endsOf(bytes), counter, cookie: cookieAt(bytes), mapping }
 }
 
 export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
   const bytes = Buffer.alloc(ANSWER_BYTES)
-  writeHead(bytes, answer.type, answer)
+  writeHead(bytes, TYPES[answer.type], answer)
   if ('port' in answer) bytes.writeUInt16BE(answer.port, 6)
   switch (answer.type) {
     case 'challenge':
@@ -188,14 +188,14 @@ export function encodeAnswer(answer: BindAnswer, key: Buffer): Buffer {
 
 /** The question that octets name as theirs, before anything is proven. Undefined unless they have an answer's form. */
 export function namedQuestion(bytes: Buffer): AnswerOf | undefined {
-  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC) return undefined
+  if (!isAnswer(bytes)) return undefined
   const counter = counterAt(bytes, 24)
   return counter === undefined ? undefined : { ...endsOf(bytes), counter }
 }
 
 /** Returns undefined unless the octets are a well-formed answer with the MAC of this key. Never throws. */
 export function decodeAnswer(bytes: Buffer, key: Buffer): BindAnswer | undefined {
-  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined
+  if (!isAnswer(bytes) || !hasMac(bytes, key)) return undefined
   const counter = counterAt(bytes, 24)
   if (counter === undefined) return undefined
   const head = { ...endsOf(bytes), counter }
@@ -242,16 +242,33 @@ function farEndAt(bytes: Buffer): SeenFarEnd | undefined {
   return { at, mapping: mapping ?? 'unknown', sharedMs: ms === LONGEST_SHARED_MS ? undefined : ms }
 }
 
-function writeHead(bytes: Buffer, type: keyof typeof TYPES, { from, to, counter }: AnswerOf): void {
-  bytes.writeUInt32BE(BIND_MAGIC, 0)
-  bytes.writeUInt8(TYPES[type], 4)
+/** Writes what all messages begin with. */
+export function writeHead(bytes: Buffer, type: number, { from, to, counter }: AnswerOf, magic = BIND_MAGIC): void {
+  bytes.writeUInt32BE(magic, 0)
+  bytes.writeUInt8(type, 4)
   bytes.write(from, 8, ID_BYTES, 'hex')
   bytes.write(to, 16, ID_BYTES, 'hex')
   bytes.writeBigUInt64BE(BigInt(counter), 24)
 }
 
-function isOfType(bytes: Buffer, length: number, type: number): boolean {
+/** Whether octets have the form of a question, before anything is proven. */
+export function isOfType(bytes: Buffer, length: number, type: number): boolean {
   return bytes.length === length && bytes.readUInt32BE(0) === BIND_MAGIC && bytes.readUInt8(4) === type
+}
+
+/** The same for an answer of any type. */
+export function isAnswer(bytes: Buffer): boolean {
+  return bytes.length === ANSWER_BYTES && bytes.readUInt32BE(0) === BIND_MAGIC
+}
+
+/** The name of a message's type in this table. Undefined: it has none. */
+export function typeAt<T extends string>(bytes: Buffer, types: Readonly<Record<T, number>>): T | undefined {
+  return (Object.keys(types) as T[]).find((name) => types[name] === bytes.readUInt8(4))
+}
+
+/** Whether these octets, without the last one of the range, are zero. */
+export function isZero(bytes: Buffer, from: number, to: number): boolean {
+  return bytes.subarray(from, to).every((octet) => octet === 0)
 }
 
 /** The names of the two ends in octets that are long enough. */
@@ -259,8 +276,8 @@ export function endsOf(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> {
   return { from: bytes.toString('hex', 8, 16), to: bytes.toString('hex', 16, 24) }
 }
 
-/** A copy: the buffer of a received packet may be used again. */
-function cookieAt(bytes: Buffer): Buffer {
+/** A copy: the buffer of a received packet may be used again. All questions have it there. */
+export function cookieAt(bytes: Buffer): Buffer {
   return Buffer.from(bytes.subarray(32, 32 + COOKIE_BYTES))
 }
 

@@ -17,18 +17,21 @@
 import type { AddressPort } from '../../../model/addresses/addresses.ts'
 import {
   ANSWER_BYTES,
-  BIND_MAGIC,
   type BindQuestion,
-  COOKIE_BYTES,
   MAC_BYTES,
+  cookieAt,
   counterAt,
   endsOf,
   hasMac,
+  isAnswer,
+  isOfType,
+  isZero,
   placeAt,
+  typeAt,
   withMac,
+  writeHead,
   writePlace,
 } from './bind-frame.ts'
-import { isZero, writeHead } from './hold-frame.ts'
 
 export const ECHO_QUESTION_BYTES = 2 * ANSWER_BYTES
 const QUESTION_TYPE = 13
@@ -66,9 +69,7 @@ export function encodeEcho({ cookie, way, place, ...head }: EchoQuestion, key: B
 
 /** The ends that octets name, before anything is proven. Undefined unless they have the form of a question. */
 export function namedEcho(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> | undefined {
-  const isEcho =
-    bytes.length === ECHO_QUESTION_BYTES && bytes.readUInt32BE(0) === BIND_MAGIC && bytes.readUInt8(4) === QUESTION_TYPE
-  return isEcho ? endsOf(bytes) : undefined
+  return isOfType(bytes, ECHO_QUESTION_BYTES, QUESTION_TYPE) ? endsOf(bytes) : undefined
 }
 
 /** Returns undefined unless the octets are a well-formed question with the MAC of this key. Never throws. */
@@ -80,9 +81,7 @@ export function decodeEcho(bytes: Buffer, key: Buffer): EchoQuestion | undefined
   if (counter === undefined || way === undefined || !isPadded) return undefined
   // The octets of a place that is no place are not zero.
   if ((way === 'place') !== (place !== undefined) || (way !== 'place' && !isZero(bytes, PLACE_AT, 56))) return undefined
-  // A copy: the buffer of a received packet may be used again.
-  const cookie = Buffer.from(bytes.subarray(COOKIE_AT, COOKIE_AT + COOKIE_BYTES))
-  return { ...ends, counter, cookie, way, ...(place === undefined ? {} : { place }) }
+  return { ...ends, counter, cookie: cookieAt(bytes), way, ...(place === undefined ? {} : { place }) }
 }
 
 export function encodeEchoAnswer({ type, seen, ...head }: EchoAnswer, key: Buffer): Buffer {
@@ -94,23 +93,10 @@ export function encodeEchoAnswer({ type, seen, ...head }: EchoAnswer, key: Buffe
 
 /** Returns undefined unless the octets are a well-formed answer with the MAC of this key. Never throws. */
 export function decodeEchoAnswer(bytes: Buffer, key: Buffer): EchoAnswer | undefined {
-  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined
-  const type = answerType(bytes.readUInt8(4))
+  if (!isAnswer(bytes) || !hasMac(bytes, key)) return undefined
+  const type = typeAt(bytes, ANSWER_TYPES)
   const [counter, seen] = [counterAt(bytes, 24), placeAt(bytes, 32)]
   const isPadded = isZero(bytes, 5, 8) && isZero(bytes, 38, ANSWER_BYTES - MAC_BYTES)
   if (type === undefined || counter === undefined || seen === undefined || !isPadded) return undefined
   return { type, ...endsOf(bytes), counter, seen }
-}
-
-function answerType(code: number): EchoAnswer['type'] | undefined {
-  switch (code) {
-    case ANSWER_TYPES.echo:
-      return 'echo'
-    case ANSWER_TYPES.second:
-      return 'second'
-    case ANSWER_TYPES.single:
-      return 'single'
-    default:
-      return undefined
-  }
 }

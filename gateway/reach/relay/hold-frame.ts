@@ -17,15 +17,19 @@
 import type { AddressPort } from '../../../model/addresses/addresses.ts'
 import {
   ANSWER_BYTES,
-  BIND_MAGIC,
   type BindQuestion,
-  COOKIE_BYTES,
   MAC_BYTES,
+  cookieAt,
   counterAt,
   endsOf,
   hasMac,
+  isAnswer,
+  isOfType,
+  isZero,
   placeAt,
+  typeAt,
   withMac,
+  writeHead,
   writePlace,
 } from './bind-frame.ts'
 
@@ -73,9 +77,7 @@ export function encodeHold({ from, to, counter, cookie, waitMs }: HoldQuestion, 
 
 /** The ends that octets name, before anything is proven. Undefined unless they have the form of a question. */
 export function namedHold(bytes: Buffer): Pick<BindQuestion, 'from' | 'to'> | undefined {
-  const isHold =
-    bytes.length === HOLD_QUESTION_BYTES && bytes.readUInt32BE(0) === BIND_MAGIC && bytes.readUInt8(4) === QUESTION_TYPE
-  return isHold ? endsOf(bytes) : undefined
+  return isOfType(bytes, HOLD_QUESTION_BYTES, QUESTION_TYPE) ? endsOf(bytes) : undefined
 }
 
 /** Returns undefined unless the octets are a well-formed question with the MAC of this key. Never throws. */
@@ -86,9 +88,7 @@ export function decodeHold(bytes: Buffer, key: Buffer): HoldQuestion | undefined
   const isWait = waitMs >= HOLD_WAITS_MS.least && waitMs <= HOLD_WAITS_MS.most
   const isPadded = isZero(bytes, 5, 8) && isZero(bytes, PADDED_AT, HOLD_QUESTION_BYTES - MAC_BYTES)
   if (counter === undefined || !isWait || !isPadded) return undefined
-  // A copy: the buffer of a received packet may be used again.
-  const cookie = Buffer.from(bytes.subarray(COOKIE_AT, COOKIE_AT + COOKIE_BYTES))
-  return { ...ends, counter, cookie, waitMs }
+  return { ...ends, counter, cookie: cookieAt(bytes), waitMs }
 }
 
 export function encodeHoldAnswer({ type, seen, waitMs, newest = 0, ...head }: HoldAnswer, key: Buffer): Buffer {
@@ -102,45 +102,12 @@ export function encodeHoldAnswer({ type, seen, waitMs, newest = 0, ...head }: Ho
 
 /** Returns undefined unless the octets are a well-formed answer with the MAC of this key. Never throws. */
 export function decodeHoldAnswer(bytes: Buffer, key: Buffer): HoldAnswer | undefined {
-  if (bytes.length !== ANSWER_BYTES || bytes.readUInt32BE(0) !== BIND_MAGIC || !hasMac(bytes, key)) return undefined
-  const type = holdAnswerType(bytes.readUInt8(4))
+  if (!isAnswer(bytes) || !hasMac(bytes, key)) return undefined
+  const type = typeAt(bytes, ANSWER_TYPES)
   const [counter, newest, seen] = [counterAt(bytes, 24), counterAt(bytes, NEWEST_AT), placeAt(bytes, 36)]
   const isPadded = isZero(bytes, 5, 8) && isZero(bytes, 42, NEWEST_AT) && isZero(bytes, 56, ANSWER_BYTES - MAC_BYTES)
   if (type === undefined || counter === undefined || newest === undefined || seen === undefined) return undefined
   if (!isPadded || (type !== 'stale' && newest !== 0)) return undefined
   const answer = { type, ...endsOf(bytes), counter, waitMs: bytes.readUInt32BE(32), seen }
   return type === 'stale' ? { ...answer, newest } : answer
-}
-
-function holdAnswerType(code: number): HoldAnswer['type'] | undefined {
-  switch (code) {
-    case ANSWER_TYPES.held:
-      return 'held'
-    case ANSWER_TYPES.late:
-      return 'late'
-    case ANSWER_TYPES.full:
-      return 'full'
-    case ANSWER_TYPES.stale:
-      return 'stale'
-    default:
-      return undefined
-  }
-}
-
-/** Writes what all messages of measurements begin with. */
-export function writeHead(
-  bytes: Buffer,
-  type: number,
-  { from, to, counter }: Omit<BindQuestion, 'cookie' | 'mapping'>,
-): void {
-  bytes.writeUInt32BE(BIND_MAGIC, 0)
-  bytes.writeUInt8(type, 4)
-  bytes.write(from, 8, 8, 'hex')
-  bytes.write(to, 16, 8, 'hex')
-  bytes.writeBigUInt64BE(BigInt(counter), 24)
-}
-
-/** Whether these octets, without the last one of the range, are zero. */
-export function isZero(bytes: Buffer, from: number, to: number): boolean {
-  return bytes.subarray(from, to).every((octet) => octet === 0)
 }

@@ -20,9 +20,12 @@ import {
   counterAt,
   endsOf,
   hasMac,
+  isZero,
   lengthPrefixed,
   placeAt,
+  typeAt,
   withMac,
+  writeHead,
   writePlace,
 } from './bind-frame.ts'
 
@@ -58,13 +61,9 @@ export function probeKey({ secret, clusterset, identities }: ProbeKeyInit): Buff
   return Buffer.from(hkdfSync('sha256', secret, clusterset, info, 32))
 }
 
-export function encodeProbe({ type, from, to, counter, place }: PunchMessage, key: Buffer): Buffer {
+export function encodeProbe({ type, place, ...head }: PunchMessage, key: Buffer): Buffer {
   const bytes = Buffer.alloc(PROBE_BYTES)
-  bytes.writeUInt32BE(MAGICS[type], 0)
-  bytes.writeUInt8(TYPES[type], 4)
-  bytes.write(from, 8, 8, 'hex')
-  bytes.write(to, 16, 8, 'hex')
-  bytes.writeBigUInt64BE(BigInt(counter), 24)
+  writeHead(bytes, TYPES[type], head, MAGICS[type])
   writePlace(bytes, place, 32)
   return withMac(bytes, key)
 }
@@ -87,13 +86,12 @@ export function decodeProbe(bytes: Buffer, key: Buffer): PunchMessage | undefine
   if (namedProbe(bytes) === undefined || !hasMac(bytes, key)) return undefined
   const type = typeOf(bytes)
   const [counter, place] = [counterAt(bytes, 24), placeAt(bytes, 32)]
-  const isPadded = bytes.readUIntBE(5, 3) === 0 && bytes.subarray(PADDING.from, PADDING.to).every((one) => one === 0)
+  const isPadded = isZero(bytes, 5, 8) && isZero(bytes, PADDING.from, PADDING.to)
   if (type === undefined || counter === undefined || place === undefined || !isPadded) return undefined
   return { type, ...endsOf(bytes), counter, place }
 }
 
 function typeOf(bytes: Buffer): MessageType | undefined {
-  const [magic, code] = [bytes.readUInt32BE(0), bytes.readUInt8(4)]
-  const types: readonly MessageType[] = ['probe', 'answer', 'request', 'reply']
-  return types.find((type) => TYPES[type] === code && MAGICS[type] === magic)
+  const type = typeAt(bytes, TYPES)
+  return type !== undefined && MAGICS[type] === bytes.readUInt32BE(0) ? type : undefined
 }

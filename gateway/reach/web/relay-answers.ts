@@ -57,6 +57,37 @@ export class InstanceWatch {
   }
 }
 
+// Proxies that end TLS may show other keys of one process at several addresses. A relay takes one connection of a gateway,
+// so connections by them replace each other.
+
+/** Pairs of keys that are remembered, at most. */
+const MOST_PAIRS = 64
+
+/**
+ * Which keys of relays give way to which others. A key gives way by its own word alone: a relay that states the instance
+ * of another one could otherwise keep gateways from that.
+ */
+export class KeysThatYield {
+  readonly #pairs = new Set<string>()
+
+  /** What answers by `key` has said that the connection by `other` has taken the place of its own one. */
+  yields(key: string | undefined, other: string | undefined): void {
+    const pair = pairOf(key, other)
+    this.#pairs.delete(pair)
+    this.#pairs.add(pair)
+    const [oldest] = this.#pairs
+    if (this.#pairs.size > MOST_PAIRS && oldest !== undefined) this.#pairs.delete(oldest)
+  }
+
+  doesYield(key: string | undefined, other: string | undefined): boolean {
+    return this.#pairs.has(pairOf(key, other))
+  }
+}
+
+function pairOf(key = '', other = ''): string {
+  return `${key} ${other}`
+}
+
 /** By what the errors of relay-connection.ts carry: that file is loaded late. */
 export function isRefusal(error: unknown): error is Error & { readonly why: string; readonly aheadMs: number } {
   return error instanceof Error && error.name === 'RelayRefusedError'

@@ -23,7 +23,7 @@ import { Backoff, type Clock } from '../../../reconcile/reconcile.ts'
 import type { RelayPlace } from '../../world/world.ts'
 import type { OwnEnd } from '../relay/relay-calls.ts'
 import type { WebLink } from './plan-web-use.ts'
-import { InstanceWatch, isNotWanted, isRefusal, reasonOfFailure } from './relay-answers.ts'
+import { InstanceWatch, KeysThatYield, isNotWanted, isRefusal, reasonOfFailure } from './relay-answers.ts'
 
 export interface WebRelaysDeps {
   readonly clock: Clock
@@ -103,6 +103,7 @@ export class WebRelays {
   #relays: ReadonlyMap<string, WebRelay> = new Map()
   /** By address. */
   #watches: ReadonlyMap<string, InstanceWatch> = new Map()
+  readonly #keys = new KeysThatYield()
 
   constructor(deps: WebRelaysDeps) {
     this.#deps = deps
@@ -141,16 +142,25 @@ export class WebRelays {
       return all.slice(0, Math.max(0, all.indexOf(relay)))
     }
     const relay: WebRelay = new WebRelay(this.#deps, address, {
-      watch,
-      isFirst,
+      ...{ watch, isFirst, keys: this.#keys },
       isElsewhere: (name) => others().some((one) => one.hears(name)),
       // One at an address that leads to several processes gives way to one that does not.
       heldBy: (peer) =>
         others().find(
           (one) => one.holds(peer, address) && (peer.instance === undefined || !one.varies || relay.varies),
         ) ?? (peer.instance === undefined ? earlier().find((one) => one.mayHold(address)) : undefined),
+      replacedBy: (peer) => {
+        const [newest, ...more] = others()
+          .filter((one) => one.mayHaveReplaced(peer))
+          .toSorted((a, b) => b.claimedMs - a.claimedMs)
+        // Without instances another one may have nothing to do with it.
+        return peer.instance === undefined && more.length > 0 ? undefined : newest
+      },
       onFree: () => {
         for (const one of others()) one.wake()
+      },
+      onHeard: () => {
+        for (const one of others()) one.forgetFound()
       },
     })
     return relay
@@ -193,10 +203,16 @@ interface Shared {
   readonly isFirst: boolean
   /** Whether another relay has this far end now. */
   readonly isElsewhere: (name: string) => boolean
+  /** Of all relays. */
+  readonly keys: KeysThatYield
   /** The other one that is connected to this process, or is about to be. */
   readonly heldBy: (peer: RelayPeer) => WebRelay | undefined
+  /** The other one whose connection has taken the place of one to this process. */
+  readonly replacedBy: (peer: RelayPeer) => WebRelay | undefined
   /** It has given up a process to which another address may lead. */
   readonly onFree: () => void
+  /** It hears of far ends. */
+  readonly onHeard: () => void
 }
 
 interface WebPort {
@@ -234,13 +250,15 @@ class WebRelay {
   #portTrouble = ''
   /** The ends of which this connection has said that they are there. */
   #heard: readonly string[] = []
-  /** Undefined unless those of an earlier connection count too: LOST_MS. */
+  /** Those of an earlier connection, which count until then too: LOST_MS. */
+  #lost: readonly string[] = []
   #cancelLost: (() => void) | undefined
   #lostUntilMs = 0
   #lostMs = -Infinity
   readonly #shared: Shared
   /** The process with which it has a connection, or proves itself now. */
   #claim: RelayPeer | undefined
+  #claimedMs = -Infinity
   readonly #askBackoff: Backoff
   readonly #spareBackoff: Backoff
   #cancelAsk: (() => void) | undefined
@@ -249,8 +267,8 @@ class WebRelay {
   #hasFailed = false
   /** Another relay was connected to the process to which this one has led last. */
   #isSpare = false
-  /** relayName() of that one. */
-  #sameAs: string | undefined
+  /** That one. */
+  #holder: WebRelay | undefined
 
   constructor(deps: WebRelaysDeps, address: RelayAddress, shared: Shared) {
     this.#deps = deps
@@ -311,8 +329,19 @@ class WebRelay {
     const claim = this.#claim
     if (claim === undefined) return false
     // A relay can state the instance of another one, but has not its key. One of an earlier release states none.
-    if (instance !== undefined || claim.instance !== undefined) return instance === claim.instance && key === claim.key
-    return this.#isAlike(address)
+    if (instance !== claim.instance) return false
+    if (this.#shared.keys.doesYield(key, claim.key)) return true
+    return instance === undefined ? this.#isAlike(address) : key === claim.key
+  }
+
+  /** Whether it has a connection to what may be this process, by another key. */
+  mayHaveReplaced({ instance, key }: RelayPeer): boolean {
+    return this.#claim !== undefined && this.#claim.instance === instance && this.#claim.key !== key
+  }
+
+  /** Since when it has that connection, or proves itself. */
+  get claimedMs(): number {
+    return this.#claimedMs
   }
 
   /** Whether it may be about to connect to the process to which that address leads, which does not say which it is. */
@@ -344,7 +373,8 @@ class WebRelay {
 
   view(): WebRelayView {
     const name = relayName(this.#address)
-    if (this.#isSpare && !this.varies && this.#sameAs !== undefined) return { name, is: 'idle', sameAs: this.#sameAs }
+    if (this.#isSpare && !this.varies && this.#holder !== undefined)
+      return { name, is: 'idle', sameAs: relayName(this.#holder.#address) }
     const { t } = this.#state
     const proxy = this.#proxyTitle()
     const rttMs = this.#connection?.rttMs
@@ -411,11 +441,7 @@ class WebRelay {
     this.#connection = undefined
     this.#claim = undefined
     this.#cancelAsk?.()
-    this.#cancelLost?.()
-    this.#cancelLost = undefined
-    this.#lostUntilMs = 0
-    this.#heard = []
-    this.#setPresent([])
+    this.#forgetEnds()
   }
 
   /** One connection from its call to its end. */
@@ -460,11 +486,16 @@ class WebRelay {
       if (this.#isSpare) this.#deps.onDue()
       this.#noteWell()
       connection.want([...this.#byName.keys()])
+      if (this.#heard.length > 0) this.#shared.onHeard()
       this.#askLater(open, stop.signal)
-      const { why, againMs } = await connection.ended
+      const { why, againMs, isReplaced } = await connection.ended
       if (this.#state !== open) return
-      this.#deps.logger.info('the connection to a relay has ended; it is made again', { host: this.#address.host, why })
-      this.#failure = { reason: 'RelayUnreachable', why }
+      const successor = isReplaced ? this.#giveWay() : undefined
+      const { host } = this.#address
+      if (successor === undefined) {
+        this.#deps.logger.info('the connection to a relay has ended; it is made again', { host, why })
+        this.#failure = { reason: 'RelayUnreachable', why }
+      } else this.#deps.logger.info('another address leads to the same relay, and is used', { host, why })
       if (clock.monotonic() - openedMs >= STEADY_MS) this.#backoff.reset()
       const nowMs = clock.monotonic()
       const isFlapping = nowMs - this.#lostMs < FLAPS_MS
@@ -476,12 +507,15 @@ class WebRelay {
       stop.abort(new Error('the connection has ended'))
       // A relay with many gateways calls them back one by one.
       this.#lose(againMs === undefined || isFlapping ? LOST_MS : RESTARTED_MS)
-      if (againMs === undefined) this.#giveUp()
+      if (successor !== undefined) {
+        waitMs = this.#spareBackoff.next()
+        this.#handOver(successor)
+      } else if (againMs === undefined) this.#giveUp()
       else this.#claim = undefined
     } catch (error) {
       if (this.#state !== mine) return
       this.#isSpare = isNotWanted(error)
-      if (this.#isSpare) this.#forgetTrouble()
+      if (this.#isSpare && this.#holder !== undefined) this.#handOver(this.#holder)
       else {
         this.#note(reasonOfFailure(error), error)
         this.#giveUp()
@@ -494,6 +528,8 @@ class WebRelay {
       this.#deps.onDue()
     })
     this.#state = { t: 'waiting', cancel, ...(refused === undefined ? {} : { refused }) }
+    // A spare one has no ports.
+    if (this.#isSpare && this.#ports.size > 0) this.#deps.onDue()
   }
 
   #target(): { readonly url: URL; readonly pin?: string } {
@@ -504,11 +540,34 @@ class WebRelay {
   /** Takes this process unless another relay of this gateway has it. */
   #claims({ instance, key }: RelayPeer): boolean {
     this.#saw(instance)
-    const holder = this.#shared.heldBy({ instance, key })
-    this.#sameAs = holder && relayName(holder.#address)
-    if (holder !== undefined) return false
+    this.#holder = this.#shared.heldBy({ instance, key })
+    if (this.#holder !== undefined) return false
     this.#claim = { instance, key }
+    this.#claimedMs = this.#deps.clock.monotonic()
     return true
+  }
+
+  /** After the word that another connection has taken the place of this one: it is spare, if that is known here. */
+  #giveWay(): WebRelay | undefined {
+    const claim = this.#claim
+    const successor = claim && this.#shared.replacedBy(claim)
+    if (successor === undefined) return undefined
+    this.#shared.keys.yields(claim?.key, successor.#claim?.key)
+    this.#claim = undefined
+    this.#isSpare = true
+    this.#holder = successor
+    return successor
+  }
+
+  /**
+   * Leaves the process to the other one. The far ends of an earlier connection come there, and what was wrong counts no
+   * more once the process has let that one in.
+   */
+  #handOver(to: WebRelay): void {
+    if (to.#state.t === 'open' && !this.varies) this.#forgetTrouble()
+    const [present, untilMs] = [[...this.#present.keys()], this.#lostUntilMs]
+    this.#forgetEnds()
+    if (present.length > 0) to.#await(present, untilMs)
   }
 
   /** After a failure. One that had nothing wakes no other: a relay that is away fails again and again. */
@@ -564,26 +623,48 @@ class WebRelay {
   #onPresent(ends: readonly string[]): void {
     this.#heard = ends
     this.#countPresent()
+    this.#shared.onHeard()
   }
 
   #countPresent(): void {
-    this.#setPresent(this.#cancelLost === undefined ? this.#heard : [...this.#present.keys(), ...this.#heard])
+    this.#setPresent([...this.#lost, ...this.#heard])
   }
 
   /** Links go on at once by another relay that has their far ends too. The others wait for this one. */
   #lose(forMs: number): void {
-    const { clock } = this.#deps
     this.#heard = []
-    const untilMs = clock.monotonic() + forMs
+    this.#await([...this.#present.keys()], this.#deps.clock.monotonic() + forMs)
+  }
+
+  /** Counts far ends as present until then, unless another relay hears of them. */
+  #await(names: readonly string[], untilMs: number): void {
+    const { clock } = this.#deps
     if (untilMs > this.#lostUntilMs) {
       this.#lostUntilMs = untilMs
       this.#cancelLost?.()
-      this.#cancelLost = clock.setTimer(forMs, () => {
+      this.#cancelLost = clock.setTimer(untilMs - clock.monotonic(), () => {
         this.#cancelLost = undefined
-        this.#setPresent(this.#heard)
+        this.#lost = []
+        this.#countPresent()
       })
     }
-    this.#setPresent([...this.#present.keys()].filter((name) => !this.#shared.isElsewhere(name)))
+    this.#lost = [...new Set([...this.#lost, ...names])]
+    this.forgetFound()
+  }
+
+  /** Those that another relay hears of have not to come again here. */
+  forgetFound(): void {
+    this.#lost = this.#lost.filter((name) => !this.#shared.isElsewhere(name))
+    this.#countPresent()
+  }
+
+  #forgetEnds(): void {
+    this.#cancelLost?.()
+    this.#cancelLost = undefined
+    this.#lostUntilMs = 0
+    this.#lost = []
+    this.#heard = []
+    this.#setPresent([])
   }
 
   #setPresent(ends: readonly string[]): void {

@@ -25,7 +25,10 @@ interface Row {
   readonly neither?: boolean
   /** The far end has no address at which it can call us. */
   readonly hidden?: boolean
-  /** Where relays take packets, as `member address:port`, and then `failed`, or `since` or `trip` and the seconds. */
+  /**
+   * Where relays take packets, as `member address:port`, and then `failed`, or `since` or `trip` and the seconds, and the
+   * end that came last: `we` or `they`.
+   */
   readonly relays?: readonly string[]
   /** A relay that has not answered yet. */
   readonly asked?: string
@@ -424,6 +427,31 @@ const ROWS: Row[] = [
     want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.6',
   },
   {
+    say: 'the end that came last to the relay that is called calls first, whoever did at another one before',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 0.1 they', 'riga 203.0.113.2:4605 since 0.2 we'],
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.5',
+  },
+  {
+    say: 'for the far end it is the same order, also if it got to know the two the other way round',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 0.2 we', 'riga 203.0.113.2:4605 since 0.1 they'],
+    second: true,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 0.8',
+  },
+  {
+    say: 'an order from before the link went down says nothing, though another relay has a new one',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 9 they', 'riga 203.0.113.2:4605 since 0.1 they'],
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 1],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 0.5',
+  },
+  {
     say: 'a peer without an address would be called at once',
     candidates: TWO,
     relays: RELAYS,
@@ -766,16 +794,12 @@ t.test('choices', async (t) => {
     const { candidates, called } = row
     const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
     const relays = (row.relays ?? []).map((words) => {
-      const [cluster = '', at = '', mark, seconds] = words.split(' ')
+      const [cluster = '', at = '', mark, seconds, last] = words.split(' ')
       const trip = mark === 'trip' ? { roundTripMs: Number(seconds) * 1000 } : {}
       const since = mark === 'since' ? { sinceMs: UPTIME - Number(seconds) * 1000 } : {}
-      return {
-        cluster,
-        at: parseAddressPort(at),
-        ...since,
-        ...trip,
-        ...(mark === 'failed' ? { failed: true as const } : {}),
-      }
+      const order = last === undefined ? {} : { farWasThere: last === 'we' }
+      const failed = mark === 'failed' ? { failed: true as const } : {}
+      return { cluster, at: parseAddressPort(at), ...since, ...trip, ...order, ...failed }
     })
     const upAt = row.upAt === undefined ? undefined : parseAddressPort(row.upAt)
     const punched = row.punched === undefined ? undefined : parseAddressPort(row.punched)

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { RelayNotWantedError, RelayRefusedError } from '../../../../runtime/datagrams/relay-connection.ts'
 import { RelayUnreachableError } from '../../../../runtime/datagrams/relay-connection.ts'
-import { InstanceWatch, reasonOfFailure } from '../../../../gateway/reach/web/relay-answers.ts'
+import { InstanceWatch, KeysThatYield, reasonOfFailure } from '../../../../gateway/reach/web/relay-answers.ts'
 
 /** What answers at a second, while a connection to `held` is open. */
 type Sight = readonly [atS: number, instance: string | undefined, held?: string]
@@ -164,6 +164,16 @@ t.test('ever new processes are not remembered without end', (t) => {
   t.equal(watch.varies(100), false, 'the first is forgotten')
   watch.saw('i98', undefined, 101)
   t.equal(watch.varies(101), true, 'a recent one is not')
+  t.end()
+})
+
+t.test('a key gives way by its own word, and the oldest words are forgotten', (t) => {
+  const keys = new KeysThatYield()
+  keys.yields('a', 'b')
+  t.same([keys.doesYield('a', 'b'), keys.doesYield('b', 'a'), keys.doesYield('a', 'c')], [true, false, false])
+  keys.yields(undefined, 'b')
+  for (let i = 0; i < 63; i++) keys.yields(`k${i}`, 'b')
+  t.same([keys.doesYield('a', 'b'), keys.doesYield(undefined, 'b'), keys.doesYield('k62', 'b')], [false, true, true])
   t.end()
 })
 

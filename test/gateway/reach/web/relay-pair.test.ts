@@ -2,6 +2,7 @@
 import { createPublicKey } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
 import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
@@ -194,11 +195,18 @@ t.test('an address that always leads to one process comes first', async (t) => {
   for (const { connection } of fars) connection.close()
 })
 
-/** A relay that is not of this release: `instance` is its header, and `slow` ends before it answers a call. */
-async function otherRelay(
-  t: Test,
-  { tls, instance, slow }: { readonly tls: Tls; readonly instance?: string; readonly slow?: Promise<unknown> },
-) {
+interface OtherRelay {
+  readonly tls: Tls
+  /** Its header. */
+  readonly instance?: string
+  /** It answers a call after that. */
+  readonly slow?: Promise<unknown>
+  /** It refuses a gateway that has proven itself, after that. */
+  readonly refuses?: () => Promise<unknown>
+}
+
+/** A relay that is not of this release, or lets nobody in. */
+async function otherRelay(t: Test, { tls, instance, slow, refuses }: OtherRelay) {
   const at = { proofs: 0, calls: 0, url: '', drop: (): void => undefined }
   const server = createServerOverTls({ cert: tls.certificate, key: tls.key }, (_request, response) => response.end())
   const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => SUBPROTOCOL })
@@ -215,7 +223,11 @@ async function otherRelay(
     socket.on('message', (data) => {
       if (decodeFrame(data as Buffer)?.t !== 'proof') return
       at.proofs++
-      socket.send(encodeFrame({ t: 'welcome' }))
+      if (refuses === undefined) socket.send(encodeFrame({ t: 'welcome' }))
+      else
+        void refuses().then(() => {
+          socket.send(encodeFrame({ t: 'refused', why: 'full', timeMs: realClock.now() }), () => socket.close())
+        })
     })
   })
   server.listen(0, '127.0.0.1')
@@ -286,6 +298,117 @@ t.test('a relay that cannot be reached wakes the spare ones once', async (t) => 
   t.ok(front.calls() <= 9, `${front.calls()} calls`)
 })
 
+t.test('what a process refuses is said once for each of its addresses', async (t) => {
+  const { tls, pin } = await sharedKey(ca)
+  let answer = Promise.withResolvers<undefined>()
+  const refusing = await otherRelay(t, { tls, instance: 'a'.repeat(16), refuses: () => answer.promise })
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const addresses = [refusing.url, refusing.url.replace('127.0.0.1', 'localhost')].map((url) => `${url}#${pin}`)
+  const a = endOf(t, oslo, { paris }, () => addresses)
+  for (let round = 1; round <= 3; round++) {
+    await passes([a], () => a.web.views().every(({ is }) => is !== 'waiting'), 'both are called')
+    // The first that comes waits for its answer, so the other one is not wanted.
+    const isSpare = () => refusing.proofs === 2 * round - 1 && a.web.views().some(({ is }) => is === 'idle')
+    await eventually(isSpare, { ...long, say: 'one proves itself, and the other one is spare' })
+    answer.resolve(undefined)
+    answer = Promise.withResolvers()
+    await eventually(
+      () => {
+        a.apply()
+        return refusing.proofs === 2 * round
+      },
+      { ...long, say: 'the other one at once' },
+    )
+    answer.resolve(undefined)
+    answer = Promise.withResolvers()
+    await eventually(() => a.web.views().every(({ is }) => is === 'waiting'), { ...long, say: 'both are refused' })
+  }
+  t.equal(a.logger.messages('warn').length, 2)
+})
+
+t.test('addresses of one process behind proxies that show different keys: one of them is used', async (t) => {
+  const at = await relay(t, [ca], { plain: true })
+  const keys = [await sharedKey(ca), await sharedKey(ca)]
+  const fronts = await Promise.all(keys.map(({ tls }) => tlsFrontOf(t, tls, at.port)))
+  const addresses = fronts.map(({ port }, i) => `wss://127.0.0.1:${port}/#${keys[i]?.pin ?? ''}`)
+  const [oslo, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
+  const far = await connected(paris, at)
+  far.connection.want([oslo.name])
+  const a = endOf(t, oslo, { paris }, () => addresses)
+  const connections = () => a.logger.messages('info').filter((one) => one.startsWith('connected to')).length
+  await passes([a], () => a.clock.monotonic() > 20_000, 'some time')
+  t.equal(connections(), 2, 'the second one took the place of the first, and no other one did')
+  t.same(a.ended(), [])
+  const [used = ''] = a.by('paris')
+  const views = a.web.views()
+  t.match(
+    views.find(({ name }) => name === used),
+    { is: 'connected', trouble: undefined },
+  )
+  t.match(
+    views.find(({ name }) => name !== used),
+    { is: 'idle', sameAs: used },
+  )
+  const front = fronts[views.findIndex(({ name }) => name === used)]
+  await front?.close()
+  await passes([a], () => a.by('paris').join() !== used && a.by('paris').length === 1, 'by the other one')
+  t.equal(connections(), 3)
+  far.connection.close()
+})
+
+t.test('after a restart, far ends are awaited where the relay is used, and nowhere once they are there', async (t) => {
+  const { tls, pin } = await sharedKey(ca)
+  const before = await relay(t, [ca], { tls })
+  const fronts = await Promise.all(
+    [0, 1].map(async () => {
+      const ports = [before.port]
+      return { ports, front: await frontOf(t, ports) }
+    }),
+  )
+  const [oslo, paris, roma] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris'), await gateway(ca, 'roma')]
+  for (const one of [paris, roma]) (await connected(one, { ...before, pin })).connection.want([oslo.name])
+  const addresses = fronts.map(({ front }) => `wss://127.0.0.1:${front.port}/#${pin}`)
+  const a = endOf(t, oslo, { paris, roma }, () => addresses)
+  await passes([a], () => a.by('paris').length === 1 && a.by('roma').length === 1, 'by one of them')
+  const [was = ''] = a.by('paris')
+  const names = addresses.map((one) => nameOf(one))
+  const [used, spare] = names[0] === was ? fronts : fronts.toReversed()
+  const is = names.find((one) => one !== was)
+  if (used === undefined || spare === undefined || is === undefined) throw new Error('fronts')
+  await passes([a], () => a.web.views().some(({ sameAs }) => sameAs === was), 'the other one is spare')
+  // The next process is reached by the address that was spare.
+  const next = await relay(t, [ca], { tls })
+  used.ports[0] = 0
+  spare.ports[0] = next.port
+  const back = await connected(paris, { ...next, pin })
+  back.connection.want([oslo.name])
+  await before.stop()
+  await eventually(() => a.ended().length === 1, { ...long, say: 'the process ends' })
+  t.same([a.by('paris'), a.by('roma')], [[was], [was]])
+  await a.clock.advance(700)
+  await eventually(
+    () => {
+      a.apply()
+      return a.by('paris').join() === is
+    },
+    { ...long, say: 'paris is found by the other one, and is awaited no longer' },
+  )
+  t.same(a.by('roma'), [was], 'roma may come again')
+  used.ports[0] = next.port
+  const calls = used.front.calls()
+  await eventually(
+    async () => {
+      if (used.front.calls() === calls) await a.clock.advance(100)
+      a.apply()
+      return a.by('roma').join() === is
+    },
+    { ...long, say: 'roma is awaited where the relay is used' },
+  )
+  await passes([a], () => a.by('roma').length === 0, 'not for ever')
+  t.same(a.by('paris'), [is])
+  back.connection.close()
+})
+
 t.test('each process has another instance, which it says before anything is proven', async (t) => {
   const { pin, relays } = await siblings(t, 2)
   const ask = (url: URL) => askInstance({ clock: realClock, proxies: () => undefined, url, pin }, never)
@@ -300,6 +423,31 @@ t.test('each process has another instance, which it says before anything is prov
   await t.rejects(refused, { name: 'RelayNotWantedError' })
   t.notMatch(await first.metrics(), /sealane_relay_connected_gateways[^\n]* [1-9]/)
 })
+
+/** A proxy that ends TLS. */
+async function tlsFrontOf(t: Test, { certificate, key }: Tls, port: number) {
+  const open = new Set<Socket>()
+  const server = createTlsServer({ cert: certificate, key, ALPNProtocols: ['http/1.1'] }, (socket) => {
+    const to = connect(port, '127.0.0.1')
+    open.add(socket)
+    socket.pipe(to).pipe(socket)
+    for (const [one, other] of [[socket, to] as const, [to, socket] as const]) {
+      one.on('error', () => undefined)
+      one.once('close', () => {
+        other.destroy()
+        open.delete(socket)
+      })
+    }
+  })
+  async function close(): Promise<void> {
+    for (const socket of open) socket.destroy()
+    if (server.listening) await new Promise((resolve) => server.close(resolve))
+  }
+  t.teardown(close)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return { port: (server.address() as AddressInfo).port, close }
+}
 
 /** A load balancer: connections go to each port in turn, or to one of them. */
 async function frontOf(t: Test, ports: readonly number[]) {
