@@ -25,6 +25,8 @@ export interface Moment {
   readonly intervals: ProbeIntervals
   readonly state: HealthState
   readonly suspected: boolean
+  /** How long until a silent far end is unanswered, so that it is looked at then. Absent: that does not matter. */
+  readonly untilUnansweredMs?: number | undefined
   /** True if traffic flowed to the far end lately. */
   readonly busy: boolean
   /** True if the last question was answered. */
@@ -48,13 +50,15 @@ export function pauseMs({ intervals, state, suspected, busy, answered, nowMs, ra
  * so at first the questions follow each other so fast that each waiting time contains an answer to one of them.
  */
 export function patienceMs(
-  { intervals, state, suspected, nowMs }: Pick<Moment, 'intervals' | 'state' | 'suspected' | 'nowMs'>,
+  { intervals, state, suspected, untilUnansweredMs, nowMs }: Omit<Moment, 'busy' | 'answered' | 'random'>,
   figures: ProbeFigures,
 ): number {
   const { rttMs, jitterMs = 0 } = figures
   const isQuick = state.is === 'connecting' || suspected || (state.is === 'down' && isNew(state, nowMs))
-  if (isQuick || rttMs === undefined) return intervals.busyMs
   const varies = 4 * jitterMs
+  if (suspected && untilUnansweredMs !== undefined && rttMs !== undefined)
+    return Math.min(intervals.busyMs, Math.max(intervals.quickMs, 1.5 * rttMs + varies, untilUnansweredMs))
+  if (isQuick || rttMs === undefined) return intervals.busyMs
   // The variation before a path went down may only reflect how it failed.
   const [least, more] = state.is === 'up' ? [intervals.quickMs, varies] : [intervals.busyMs, Math.min(varies, rttMs)]
   return Math.min(MAX_PATIENCE_MS, Math.max(least, 1.5 * rttMs + more))
