@@ -122,9 +122,9 @@ export function planShares(input: SharesInput): SharesPlan {
   }
   // Silence of a moment is no reason for the last resort, which may call what no tier names.
   const isDivided = rules !== undefined || results !== undefined
-  const isDoubted = clusters.some(({ unanswered }) => unanswered === true)
-  const answering = isDivided && isDoubted ? among(clusters) : undefined
-  const all = isDoubted ? clusters.map((one) => ({ ...one, unanswered: false })) : clusters
+  const isSuspect = clusters.some(({ unanswered }) => unanswered === true)
+  const answering = isDivided && isSuspect ? among(clusters) : undefined
+  const all = isSuspect ? clusters.map((one) => ({ ...one, unanswered: false })) : clusters
   const { shares, refused } = answering?.isServed === true ? answering : among(all)
   return { shares, refused, results }
 }

@@ -52,7 +52,7 @@ t.test('states and transitions', async (t) => {
 })
 
 t.test('unanswered, here !: after a longer silence, and until it has answered for a while', async (t) => {
-  const rows: [events: string, states: string, told: string][] = [
+  const rows: [events: string, states: string, changes: string][] = [
     ['ammm', 'uu?!', 'avoided'],
     ['amma', 'uu?u', ''],
     ['ammwm', 'uu?u?', ''],
@@ -64,7 +64,7 @@ t.test('unanswered, here !: after a longer silence, and until it has answered fo
     ['ammmaaammm', 'uu?!!!uu?!', 'avoided used avoided'],
     ['ammmmmmmaa', 'uu?!!!!ddu', 'avoided'],
   ]
-  for (const [events, states, told] of rows) {
+  for (const [events, states, changes] of rows) {
     const seen: string[] = []
     const clock = new FakeClock()
     const health = new PeerHealth(
@@ -83,7 +83,7 @@ t.test('unanswered, here !: after a longer silence, and until it has answered fo
       after += health.unanswered ? '!' : health.suspected ? '?' : health.state.is[0]!
     }
     t.equal(after, states, `states of ${events}`)
-    t.equal(seen.join(' '), told, `what is told of ${events}`)
+    t.equal(seen.join(' '), changes, `what is told of ${events}`)
   }
 })
 
