@@ -14,7 +14,7 @@ import { isPublicName } from '../model/lanes/lanes.ts'
 import { DEFAULT_LOOP, unlessAborted, untilDone } from '../reconcile/reconcile.ts'
 import { proxyChoiceOnCall } from '../runtime/proxy/proxy.ts'
 import { messageOf } from '../runtime/runtime.ts'
-import { Probing, sizeHints, watchSleeping } from './health/health.ts'
+import { Probing, silentElsewhere, sizeHints, watchSleeping } from './health/health.ts'
 import {
   LANE_GUARD,
   LaneLoop,
@@ -88,12 +88,13 @@ async function serve(
     relays.suspectsChanged()
     lanes.linksChanged('suspect')
   }
+  const onUnanswered = (): void => reports.poke()
   const notices = {
     onNotice: (key: string, notice: Notice): boolean => renewal?.following.onNotice(key, notice) === true,
     onReceipt: (key: string, notice: Notice): void => renewal?.loop.onReceipt(key, notice),
   }
   const probing = new Probing(
-    { clock, logger, metrics, openSocket, onTransition, onSuspect, onSize: onTransition, ...notices },
+    { clock, logger, metrics, openSocket, onTransition, onSuspect, onUnanswered, onSize: onTransition, ...notices },
     config,
   )
   const isDown = (): boolean => [...probing.health().values()].some(({ state }) => state !== 'up')
@@ -136,6 +137,7 @@ async function serve(
   const stopFollowing = lanes.follow()
   const stopHints = api.cache('Gateway').onChange((change) => {
     for (const hint of sizeHints(change, config.node)) probing.suspectSize(hint)
+    for (const cluster of silentElsewhere(change, config.node)) probing.hasten(cluster)
   })
   try {
     await Promise.all([

@@ -37,6 +37,7 @@ import {
 } from '../model/model.ts'
 import { type ForwardPolicies, formatPolicy } from '../kernel/xfrm/xfrm.ts'
 import type { Logger } from '../runtime/logging/logging.ts'
+import { unansweredClusters } from '../model/lanes/lanes.ts'
 import { problemText } from '../model/reasons/reasons.ts'
 import { DEFAULT_LOOP, type TcpProbe, untilDone } from '../reconcile/reconcile.ts'
 import { type ComponentDeps, type MachineNetwork, probeTcp, messageOf } from '../runtime/runtime.ts'
@@ -279,7 +280,11 @@ function describeNow(
     ...withFacts(reading.world, facts.known),
     imports: caches.imports.list(),
     slices: caches.slices.list(),
-    divide: (planner) => new TrafficReader(caches).update(planner),
+    divide: (planner) => {
+      const reader = new TrafficReader(caches)
+      reader.setUnanswered(unansweredClusters(caches.gateways.list()))
+      reader.update(planner)
+    },
     access: (family, site) => new AccessReader(caches, addressFamily(family), logger).plan(site).plan,
     ...(config.openPorts === undefined ? {} : { openPorts: config.openPorts }),
   }

@@ -16,7 +16,7 @@ import {
   underlayAddresses,
 } from '../../model/addresses/addresses.ts'
 import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
-import { usableClusters } from '../../model/lanes/lanes.ts'
+import { unansweredClusters, usableClusters } from '../../model/lanes/lanes.ts'
 import { TrafficVersions, isDerived } from '../../model/services/services.ts'
 import { KeyedMemo, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import {
@@ -152,6 +152,7 @@ export class DerivedLoop {
         clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
         clusters,
         reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
+        unanswered: unansweredClusters(api.cache('Gateway').list()),
         policies,
         withoutEgress: clustersWithoutEgress(
           this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list()),

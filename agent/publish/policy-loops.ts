@@ -2,7 +2,7 @@
 import type { ClusterApi, HeardGateways } from '../../kubeapi/kubeapi.ts'
 import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
 import { AccessVersions, clustersWithoutEgress } from '../../model/access/access.ts'
-import { usableClusters } from '../../model/lanes/lanes.ts'
+import { unansweredClusters, usableClusters } from '../../model/lanes/lanes.ts'
 import { type Cluster, MEMBERSHIP_NAME, objectKeyText, serviceKey } from '../../model/model.ts'
 import { type AnyTrafficPolicy, type TrafficPolicies, TrafficVersions } from '../../model/services/services.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
@@ -239,6 +239,7 @@ export class TrafficPolicyLoop {
       clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
       clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
       reachable: usableClusters(this.#own, gateways.list(), this.#validation(clusters)),
+      unanswered: unansweredClusters(gateways.list()),
       policies: inForce,
       withoutEgress: clustersWithoutEgress(
         this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list()),

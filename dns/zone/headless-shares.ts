@@ -57,8 +57,11 @@ const FAMILIES = new Map<EndpointSlice['addressType'], Family>([
   ['IPv6', 6],
 ])
 
+/** Which clusters answer. */
+type LinkView = Pick<SharesWorld, 'reachable' | 'unanswered'>
+
 export class HeadlessShares {
-  #world: Omit<SharesWorld, 'reachable'>
+  #world: Omit<SharesWorld, keyof LinkView>
   readonly #access = new AccessVersions()
   readonly #seen = new TrafficVersions()
 
@@ -123,14 +126,10 @@ export class HeadlessShares {
     }
   }
 
-  /** Takes all slices of the service, and the clusters that answer. Undefined: the answers have all clusters. */
-  chosen(
-    service: ServiceImport,
-    slices: readonly EndpointSlice[],
-    reachable: SharesWorld['reachable'],
-  ): ChosenClusters | undefined {
+  /** Takes all slices of the service, and what answers. Undefined: the answers have all clusters. */
+  chosen(service: ServiceImport, slices: readonly EndpointSlice[], links: LinkView): ChosenClusters | undefined {
     if (!isFollowing(this.#world.policies, service)) return undefined
-    const world = { ...this.#world, reachable }
+    const world = { ...this.#world, ...links }
     const families = new Map<Family, ChosenOfFamily | undefined>()
     for (const [type, family] of FAMILIES) {
       const ofFamily = slices.filter(({ addressType }) => addressType === type)

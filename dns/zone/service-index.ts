@@ -32,7 +32,7 @@ import {
   isDnsLabel,
   serviceKey,
 } from '../../model/model.ts'
-import { usableClusters } from '../../model/lanes/lanes.ts'
+import { unansweredClusters, usableClusters } from '../../model/lanes/lanes.ts'
 import { podsOf } from '../../model/services/services.ts'
 import { Listeners } from '../../reconcile/reconcile.ts'
 import type { SiteNetworks } from '../clients/clients.ts'
@@ -289,6 +289,7 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
   readonly #entries = new Map<ServiceKey, DnsService>()
   readonly #listeners = new Listeners<[key: ServiceKey]>()
   #usable: ReadonlySet<string> | undefined
+  #unanswered: ReadonlySet<string> = new Set()
   #nodes: readonly Node[] = []
   #networksVersion = 0
   #validation: ClusterValidation | undefined
@@ -389,7 +390,8 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     const serviceImport = this.#imports.get(key)
     if (serviceImport === undefined) return undefined
     const slices = this.#sortedSlices(key)
-    const chosen = this.#shares.chosen(serviceImport, slices, this.#usable)
+    const links = { reachable: this.#usable, unanswered: this.#unanswered }
+    const chosen = this.#shares.chosen(serviceImport, slices, links)
     const entry = serviceEntry(serviceImport, slices, this.#usable, chosen)
     this.#entries.set(key, entry)
     return entry
@@ -415,13 +417,18 @@ export class ServiceIndex implements ZoneView, SiteNetworks {
     return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
   }
 
-  /** Updates the headless services with endpoints in clusters that became refused, usable, down or up. */
+  /** Updates the headless services with endpoints in clusters that became refused, usable, down, silent or up. */
   #validate(gateways: readonly Gateway[]): void {
     const before = this.#usable
     const now = usableClusters(this.#clusterId, gateways, this.#validation)
-    if (sameClusters(before, now)) return
+    const unanswered = unansweredClusters(gateways)
+    const unansweredBefore = this.#unanswered
+    if (sameClusters(before, now) && sameClusters(unansweredBefore, unanswered)) return
     this.#usable = now
-    const validatedAlike = (cluster: string): boolean => (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true)
+    this.#unanswered = unanswered
+    const validatedAlike = (cluster: string): boolean =>
+      (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true) &&
+      unansweredBefore.has(cluster) === unanswered.has(cluster)
     for (const key of this.#headless) {
       for (const slice of this.#slices.get(key)?.values() ?? []) {
         if (validatedAlike(slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? '')) continue

@@ -4,7 +4,7 @@
  */
 import { clustersWithoutEgress } from '../../model/access/access.ts'
 import { checkRemoteClusters, underlayAddresses } from '../../model/addresses/addresses.ts'
-import { usableClusters } from '../../model/lanes/lanes.ts'
+import { unansweredClusters, usableClusters } from '../../model/lanes/lanes.ts'
 import type {
   Cluster,
   ClusterAccessPolicy,
@@ -37,6 +37,7 @@ export function sharesWorld(objects: SharesObjects): SharesWorld {
     ...{ self, clusterset },
     clusters: new Map(clusters.map((cluster) => [cluster.spec.id, cluster])),
     reachable: usableClusters(self, gateways, validation),
+    unanswered: unansweredClusters(gateways),
     policies: new TrafficPolicies({ policies, clusterPolicies }),
     withoutEgress: clustersWithoutEgress(objects.accessPolicies, clusters, self),
   }

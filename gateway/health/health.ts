@@ -9,5 +9,5 @@ export {
 } from './carrying-links.ts'
 export { HeardLinks } from './link-traffic.ts'
 export { sleepRule } from './plan-sleep.ts'
-export { type LinkHealth, Probing, sizeHints } from './probing.ts'
+export { type LinkHealth, Probing, silentElsewhere, sizeHints } from './probing.ts'
 export { watchSleeping } from './sleeping-links.ts'

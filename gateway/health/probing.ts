@@ -8,7 +8,7 @@ import {
 } from '../../kernel/probing/probing.ts'
 import type { ObjectChange } from '../../kubeapi/kubeapi.ts'
 import { type ConnectionState, type Gateway, LANE_PROBE_PORT } from '../../model/model.ts'
-import { remoteLaneOf } from '../../model/lanes/lanes.ts'
+import { remoteLaneOf, unansweredClusters } from '../../model/lanes/lanes.ts'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type Failure, messageOf } from '../../runtime/runtime.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -65,6 +65,8 @@ export interface ProbingDeps {
   readonly onTransition: () => void
   /** Called at once when a link becomes suspect, or no longer is. */
   readonly onSuspect: () => void
+  /** Called at once when a link that is up becomes unanswered, or no longer is. */
+  readonly onUnanswered: () => void
   /** Called when the largest packet that passes a link has changed. */
   readonly onSize: () => void
   /** Notices of the far end of the link with this healthKey() about its identity. Prober.onNotice, onReceipt. */
@@ -198,6 +200,13 @@ export class Probing {
     this.sleeping.keep(new Set())
   }
 
+  /** A link to this cluster is silent, here or of another gateway. Whether the others are too is to be known soon. */
+  hasten(cluster: string): void {
+    this.sleeping.wakeCluster(cluster)
+    const keys = [...this.health().keys()].filter((key) => clusterOfKey(key) === cluster)
+    this.#running?.prober.hasten(new Set(keys))
+  }
+
   #start(device: LanePlan): RunningProber {
     const { ownLane: lane } = device
     const { clock, logger, metrics, openSocket } = this.#deps
@@ -219,8 +228,13 @@ export class Probing {
         },
         onSuspect: ({ cluster, number: remoteLane }, suspected) => {
           logger.info(suspected ? 'link answers no probes' : 'link answers probes again', { cluster, lane, remoteLane })
-          if (suspected) this.sleeping.wakeCluster(cluster)
+          if (suspected) this.hasten(cluster)
           this.#deps.onSuspect()
+        },
+        onUnanswered: ({ cluster, number: remoteLane }, unanswered) => {
+          const text = unanswered ? 'new connections avoid a silent link' : 'new connections use the link again'
+          logger.info(text, { cluster, lane, remoteLane })
+          this.#deps.onUnanswered()
         },
         onNotice: ({ key }, notice) => this.#deps.onNotice?.(key, notice) === true,
         onQuestion: ({ key }) => this.sleeping.onQuestion(key),
@@ -242,8 +256,8 @@ export class Probing {
   }
 
   #proberInit(device: LanePlan) {
-    const { probeIntervalMs, idleProbeIntervalMs, quickProbeMs, missesUntilSuspect, downAfterMs, answersUntilUp } =
-      this.#config
+    const { probeIntervalMs, idleProbeIntervalMs, quickProbeMs, missesUntilSuspect } = this.#config
+    const { downAfterMs, unansweredAfterMs, calmAfterMs, answersUntilUp } = this.#config
     return {
       name: `lane ${device.ownLane}`,
       number: device.ownLane,
@@ -252,6 +266,8 @@ export class Probing {
       intervals: { busyMs: probeIntervalMs, idleMs: idleProbeIntervalMs, quickMs: quickProbeMs },
       missesUntilSuspect,
       downAfterMs,
+      unansweredAfterMs,
+      calmAfterMs,
       answersUntilUp,
     }
   }
@@ -275,6 +291,16 @@ function laneAddressOf({ address }: LanePlan): string {
 
 // What the other gateways of this cluster report about the packet sizes of their links. An idle link is seldom probed,
 // and the cause that narrows one link often narrows the others. Pure.
+
+/**
+ * The clusters that another gateway has begun to report as unanswered. Idle links to them are seldom probed. Empty for
+ * this node's own object.
+ */
+export function silentElsewhere(change: ObjectChange<Gateway> | undefined, ownNode: string): readonly string[] {
+  if (change?.type !== 'set' || change.object.metadata.name === ownNode) return []
+  const before = unansweredClusters(change.previous === undefined ? [] : [change.previous])
+  return [...unansweredClusters([change.object])].filter((id) => !before.has(id))
+}
 
 interface SizeHint {
   readonly cluster: string

@@ -30,7 +30,7 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
-import { MAX_RELAYS, RUNG_TCP_443, udpBlockedText } from '../../model/lanes/lanes.ts'
+import { CAUSE_UNANSWERED, MAX_RELAYS, RUNG_TCP_443, udpBlockedText } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, keepaliveSeconds, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
@@ -401,6 +401,7 @@ function failureText(message: string): string {
 }
 
 /** Message of a link that is up although the gateway process at its far end does not answer. */
+const UNANSWERED = 'probes get no answers, or got none a moment ago: traffic policies prefer other clusters'
 const PROCESS_SILENT = 'the lane carries traffic, but the remote gateway process does not answer'
 
 function connection(
@@ -427,6 +428,7 @@ function connection(
     ...(state === 'up'
       ? { message: joinedText(upMessage(lane, health), relayedMessage(init, planned, relay)) }
       : trouble(init, { lane, planned, link, state })),
+    ...(state === 'up' && health?.unanswered === true ? { cause: CAUSE_UNANSWERED } : {}),
     ...(state === 'up' && health?.held === true ? { held: true } : {}),
     ...(state === 'up' && health?.asleep === true ? { asleep: true } : {}),
     ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
@@ -576,6 +578,7 @@ function upMessage({ mtu: deviceMtu }: LanePlan, health: LinkHealth | undefined)
     const text = `the link went down repeatedly; until ${until} it is used only if no other link is up`
     return problemText({ reason: 'LinkFlaps', message: text })
   }
+  if (health?.unanswered === true) return UNANSWERED
   if (health?.kernelOnly === true) return PROCESS_SILENT
   const mtu = linkMtu(deviceMtu, health)
   return mtu < deviceMtu ? problemText(narrowProblem(mtu, deviceMtu)) : ''

@@ -58,6 +58,10 @@ export interface GatewayConfig {
   readonly missesUntilSuspect: number
   /** Silence after which such a connection counts as down. */
   readonly downAfterMs: number
+  /** Silence after which traffic policies send new connections to other clusters, although it is not down yet. */
+  readonly unansweredAfterMs: number
+  /** How long such a connection has to answer until new connections come back. */
+  readonly calmAfterMs: number
   /** Answers in a row after which a connection that was down counts as up. */
   readonly answersUntilUp: number
   /** How long one candidate address is tried before the next one. */
@@ -87,6 +91,8 @@ export const GATEWAY_DEFAULTS = {
   quickProbeMs: 50,
   missesUntilSuspect: 4,
   downAfterMs: 1500,
+  unansweredAfterMs: 600,
+  calmAfterMs: 3000,
   answersUntilUp: 2,
   rotateMs: 5000,
   keyMaxAgeMs: 30 * 24 * 3_600_000,
@@ -162,6 +168,8 @@ const WHOLE_NUMBERS = [
   'quickProbeMs',
   'missesUntilSuspect',
   'downAfterMs',
+  'unansweredAfterMs',
+  'calmAfterMs',
   'answersUntilUp',
   'rotateMs',
   'statusMs',

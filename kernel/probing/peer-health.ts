@@ -6,11 +6,15 @@
  *                     miss └─┘ answer                                    │
  *                          └─ enough misses: suspected, ── long silence ─┘
  *                             others carry its traffic
+ *                             └─ shorter silence: unanswered, until it has answered for a while
  *
  * connecting: nothing was ever received. No traffic is sent on this path.
  * up: the last answers came in time. Later misses are counted, and after a number of them the far end is suspected:
  * callers that have another path use that. It is not down yet, because a path that suddenly becomes slow is silent for
  * as long as its delay, and must not flap.
+ * up and unanswered: it was suspected, missed one more question, and was silent for some time. New connections that may
+ * as well go elsewhere do so. That lasts until it has answered for a while without being suspected, so that a path with
+ * holes does not move connections to and fro.
  * down: it answered earlier but does not now. Answers are counted, so that a single answer does not bring traffic back
  * to a path that loses most packets.
  *
@@ -26,7 +30,14 @@ import { LONGEST_ANSWER_MS, type RoundTrip, answerWaitMs } from './answer-wait.t
 /** `sinceMs` and `answeredMs` (the last answer) are times of the monotonic clock. */
 export type HealthState =
   | { readonly is: 'connecting'; readonly sinceMs: number }
-  | { readonly is: 'up'; readonly sinceMs: number; readonly answeredMs: number; readonly misses: number }
+  | {
+      readonly is: 'up'
+      readonly sinceMs: number
+      readonly answeredMs: number
+      readonly misses: number
+      /** It is unanswered, and since when it has answered without being suspected: Infinity if it is suspected now. */
+      readonly calmSinceMs?: number
+    }
   | { readonly is: 'down'; readonly sinceMs: number; readonly answers: number }
 
 export interface PeerHealthDeps {
@@ -35,6 +46,8 @@ export interface PeerHealthDeps {
   readonly onTransition: (from: ConnectionState, to: ConnectionState) => void
   /** Called likewise when a far end that is up becomes suspected, and when it stops being suspected. */
   readonly onSuspect?: (suspected: boolean) => void
+  /** Called likewise when one that is up becomes unanswered, and when it stops being so. */
+  readonly onUnanswered?: (unanswered: boolean) => void
 }
 
 export interface PeerHealthInit {
@@ -42,6 +55,10 @@ export interface PeerHealthInit {
   readonly missesUntilSuspect: number
   /** Silence in milliseconds until a suspected far end is down. */
   readonly downAfterMs: number
+  /** The same until it is unanswered. Absent: it never is. */
+  readonly unansweredAfterMs?: number
+  /** How long one that is unanswered has to answer until it no longer is. Absent: at once. */
+  readonly calmAfterMs?: number
   readonly answersUntilUp: number
   /** Start as up, without a transition, because an earlier process knew the connection to be up. */
   readonly startsUp?: boolean
@@ -69,6 +86,11 @@ export class PeerHealth {
     return this.#state.is === 'up' && this.#state.misses >= this.#init.missesUntilSuspect
   }
 
+  /** True if the far end is up, but new connections should go elsewhere. */
+  get unanswered(): boolean {
+    return isUnanswered(this.#state)
+  }
+
   onAnswer(): void {
     this.#setState(this.#afterAnswer(this.#state))
   }
@@ -85,7 +107,7 @@ export class PeerHealth {
       case 'connecting':
         return up
       case 'up':
-        return { ...state, answeredMs: nowMs, misses: 0 }
+        return this.#calmed({ ...state, answeredMs: nowMs, misses: 0 })
       case 'down': {
         const answers = state.answers + 1
         return answers < this.#init.answersUntilUp ? { ...state, answers } : up
@@ -102,21 +124,44 @@ export class PeerHealth {
         const nowMs = this.#deps.clock.monotonic()
         if (mayYetAnswer) return { ...state, misses: Math.min(state.misses + 1, missesUntilSuspect - 1) }
         const misses = state.misses + 1
-        const isDown = misses >= missesUntilSuspect && nowMs - state.answeredMs >= downAfterMs
-        return isDown ? { is: 'down', sinceMs: nowMs, answers: 0 } : { ...state, misses }
+        const isSuspected = misses >= missesUntilSuspect
+        const silentMs = nowMs - state.answeredMs
+        if (isSuspected && silentMs >= downAfterMs) return { is: 'down', sinceMs: nowMs, answers: 0 }
+        const { unansweredAfterMs = Infinity } = this.#init
+        const isAvoided = isUnanswered(state)
+          ? isSuspected
+          : misses > missesUntilSuspect && silentMs >= unansweredAfterMs
+        return { ...state, misses, ...(isAvoided ? { calmSinceMs: Infinity } : {}) }
       }
       case 'down':
         return { ...state, answers: 0 }
     }
   }
 
+  /** The state after an answer: one that has answered for long enough is no longer unanswered. */
+  #calmed(state: Extract<HealthState, { is: 'up' }>): HealthState {
+    const { calmSinceMs, ...rest } = state
+    if (calmSinceMs === undefined) return rest
+    const sinceMs = Math.min(calmSinceMs, state.answeredMs)
+    return state.answeredMs - sinceMs >= (this.#init.calmAfterMs ?? 0) ? rest : { ...rest, calmSinceMs: sinceMs }
+  }
+
   #setState(next: HealthState): void {
     const before = this.#state.is
     const suspectedBefore = this.suspected
+    const unansweredBefore = this.unanswered
     this.#state = next
-    if (before !== next.is) this.#deps.onTransition(before, next.is)
-    else if (suspectedBefore !== this.suspected) this.#deps.onSuspect?.(this.suspected)
+    if (before !== next.is) {
+      this.#deps.onTransition(before, next.is)
+      return
+    }
+    if (suspectedBefore !== this.suspected) this.#deps.onSuspect?.(this.suspected)
+    if (unansweredBefore !== this.unanswered) this.#deps.onUnanswered?.(this.unanswered)
   }
+}
+
+function isUnanswered(state: HealthState): boolean {
+  return state.is === 'up' && state.calmSinceMs !== undefined
 }
 
 /** What the probes of one peer have measured: round-trip time, jitter and loss. */

@@ -26,6 +26,8 @@ export interface Moment {
   readonly intervals: ProbeIntervals
   readonly state: HealthState
   readonly suspected: boolean
+  /** How long until a silent far end is unanswered, so that it is looked at then. Absent: that does not matter. */
+  readonly untilUnansweredMs?: number | undefined
   /** True if traffic flowed to the far end lately. */
   readonly busy: boolean
   /** True if the last question was answered. */
@@ -49,11 +51,13 @@ export function pauseMs({ intervals, state, suspected, busy, answered, nowMs, ra
  * so at first the questions follow each other so fast that each waiting time contains an answer to one of them.
  */
 export function patienceMs(
-  { intervals, state, suspected, nowMs }: Pick<Moment, 'intervals' | 'state' | 'suspected' | 'nowMs'>,
+  { intervals, state, suspected, untilUnansweredMs, nowMs }: Omit<Moment, 'busy' | 'answered' | 'random'>,
   figures: ProbeFigures,
 ): number {
   const { rttMs, jitterMs = 0 } = figures
   const isQuick = state.is === 'connecting' || suspected || (state.is === 'down' && isNew(state, nowMs))
+  if (suspected && untilUnansweredMs !== undefined && rttMs !== undefined)
+    return Math.min(intervals.busyMs, answerWaitMs({ rttMs, jitterMs }, Math.max(intervals.quickMs, untilUnansweredMs)))
   if (isQuick || rttMs === undefined) return intervals.busyMs
   if (state.is === 'up') return answerWaitMs({ rttMs, jitterMs }, intervals.quickMs)
   // The variation before a path went down may only reflect how it failed.

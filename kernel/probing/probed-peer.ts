@@ -84,6 +84,8 @@ export interface MeasuredPeer {
   readonly state: ConnectionState
   readonly sinceMs: number
   readonly suspected: boolean
+  /** True if it is up, and new connections should go elsewhere: PeerHealth.unanswered. */
+  readonly unanswered: boolean
   /** Number of questions in a row without an answer, while it is up. */
   readonly misses: number
   readonly figures: ProbeFigures
@@ -139,6 +141,7 @@ export interface EntryDeps<P> {
   readonly clock: Clock
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
   readonly onSuspect: (peer: P, suspected: boolean) => void
+  readonly onUnanswered?: (peer: P, unanswered: boolean) => void
 }
 
 export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init: PeerHealthInit): PeerEntry<P> {
@@ -154,6 +157,7 @@ export function newEntry<P extends ProbedPeer>(peer: P, deps: EntryDeps<P>, init
           deps.onTransition(entry.peer, from, to)
         },
         onSuspect: (suspected) => deps.onSuspect(entry.peer, suspected),
+        onUnanswered: (unanswered) => deps.onUnanswered?.(entry.peer, unanswered),
       },
       init,
     ),
@@ -184,6 +188,7 @@ export function measured(entry: PeerEntry<unknown>): MeasuredPeer {
     state,
     sinceMs,
     suspected: health.suspected,
+    unanswered: health.unanswered,
     misses,
     figures: stats.figures(),
     kernelOnly,

@@ -277,10 +277,29 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
       intervals: this.#intervals,
       state: health.state,
       suspected: health.suspected,
+      untilUnansweredMs: this.#untilUnansweredMs(entry),
       busy: isBusy(peer),
       answered: answered !== 'no',
       nowMs: clock.monotonic(),
       random: clock.random(),
+    }
+  }
+
+  /** Undefined: it already is unanswered, or nothing else is to happen then. */
+  #untilUnansweredMs({ health }: PeerEntry<P>): number | undefined {
+    const { unansweredAfterMs } = this.#init
+    if (unansweredAfterMs === undefined || health.state.is !== 'up' || health.unanswered) return undefined
+    return health.state.answeredMs + unansweredAfterMs - this.#deps.clock.monotonic()
+  }
+
+  /**
+   * Asks these far ends now that would be asked later, because another path to the same place has become silent. Those
+   * that are asked already, that sleep or that are not up are left alone.
+   */
+  hasten(keys: ReadonlySet<string>): void {
+    for (const entry of this.#peers.values()) {
+      const isWaiting = entry.answered !== 'no' && !entry.asleep && entry.health.state.is === 'up'
+      if (this.#running && isWaiting && keys.has(entry.peer.key)) this.#turn(entry, 0, () => this.#ask(entry))
     }
   }
 
@@ -454,6 +473,8 @@ interface ProberDeps<P extends ProbedPeer> {
   readonly onTransition: (peer: P, from: ConnectionState, to: ConnectionState) => void
   /** Called likewise when a far end that is up becomes suspected or stops being suspected. */
   readonly onSuspect: (peer: P, suspected: boolean) => void
+  /** Called likewise when a far end that is up becomes unanswered or stops being so (PeerHealth). */
+  readonly onUnanswered?: (peer: P, unanswered: boolean) => void
   /** Called for a notice of a far end. If it returns true, a receipt is sent. If absent, notices are ignored. */
   readonly onNotice?: (peer: P, notice: Notice) => boolean
   /** Called for a receipt of a notice that this process sent. */

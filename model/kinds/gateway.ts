@@ -15,9 +15,10 @@ const MAX_BYTES = Number.MAX_SAFE_INTEGER
 /**
  * Why a connection does not come up, as far as one end can tell. NeitherCallable: neither end can be called from
  * outside. AnswersLost: packets of the far end arrive, but ours do not reach it. NoneAnswers: packets arrive, but none
- * answers ours.
+ * answers ours. ProbesUnanswered, of a connection that is up: probes get no answers but it is not down yet, or they got
+ * none a moment ago.
  */
-export type ConnectionCause = 'NeitherCallable' | 'AnswersLost' | 'NoneAnswers'
+export type ConnectionCause = 'NeitherCallable' | 'AnswersLost' | 'NoneAnswers' | 'ProbesUnanswered'
 
 const LANE = map(
   {
@@ -109,7 +110,7 @@ const CONNECTION = map(
       choice(['connecting', 'up', 'down'], 'State of the connection, as measured by probes inside the tunnel.'),
     ),
     message: text('Human-readable explanation of the state.', { maxLength: MAX_CONNECTION_MESSAGE_LENGTH }),
-    /** Absent if it is not known, or if the connection is up. */
+    /** Absent if it is not known, and if the connection is up and answers. */
     cause: text<ConnectionCause>(
       'Why the connection does not come up: NeitherCallable, AnswersLost or NoneAnswers; absent if unknown.',
       { maxLength: 63 },

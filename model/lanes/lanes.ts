@@ -87,15 +87,18 @@ export {
   publishedAt,
 } from './lane-servers.ts'
 export {
+  CAUSE_UNANSWERED,
   type GatewayLiveness,
   HEARTBEATS_UNTIL_STALE,
   HEARTBEAT_BOUNDS,
   HEARTBEAT_MS,
   HEARTBEAT_OLD_MS,
+  changesAnswers,
   hadGateway,
   heardGateways,
   heartbeatAgeMs,
   isTakenAsSilent,
+  unansweredClusters,
   usableClusters,
 } from './liveness.ts'
 export {

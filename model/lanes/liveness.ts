@@ -6,6 +6,7 @@ import type { ClusterValidation } from '../addresses/addresses.ts'
 import {
   CONDITION_READY,
   type Condition,
+  type ConnectionCause,
   type ConnectionStatus,
   type Gateway,
   REASON_STATUS_STALE,
@@ -103,6 +104,34 @@ export function reachableClusters(self: string, gateways: readonly Gateway[]): R
     }
   }
   return reachable
+}
+
+/** Of a connection that is up: traffic policies send new calls to other clusters, where they may. */
+export const CAUSE_UNANSWERED = 'ProbesUnanswered' satisfies ConnectionCause
+
+/**
+ * Returns the clusters that are reached only by connections that are up and get no answers at the moment
+ * (CAUSE_UNANSWERED). They may be lost, or only slow: new connections go elsewhere where a policy says where, and
+ * nothing else changes.
+ */
+export function unansweredClusters(gateways: readonly Gateway[]): ReadonlySet<string> {
+  const up = gateways.flatMap(({ status }) => status?.connections ?? []).filter(({ state }) => state === 'up')
+  const unanswered = new Set(up.flatMap(({ cause, cluster }) => (cause === CAUSE_UNANSWERED ? [cluster] : [])))
+  for (const { cause, cluster } of up) if (cause !== CAUSE_UNANSWERED) unanswered.delete(cluster)
+  return unanswered
+}
+
+/** Whether a change of a Gateway may change unansweredClusters(). Undefined: anything may have changed. */
+export function changesAnswers(
+  change: { readonly type: string; readonly object: Gateway; readonly previous?: Gateway | undefined } | undefined,
+): boolean {
+  if (change?.type !== 'set' || change.previous === undefined || change.previous === change.object) return true
+  return answersOf(change.previous) !== answersOf(change.object)
+}
+
+function answersOf({ status }: Gateway): string {
+  const up = (status?.connections ?? []).filter(({ state }) => state === 'up')
+  return up.map(({ cluster, cause }) => `${cluster} ${cause === CAUSE_UNANSWERED}`).join()
 }
 
 /** Reasons of a condition Connected that imply that the cluster has, or had, a gateway. */

@@ -38,6 +38,11 @@ export interface ExportingCluster extends SelectableCluster {
   readonly terminating?: number
   /** Whether packets reach it. */
   readonly reachable: boolean
+  /**
+   * It is reached, but nothing has answered there for a moment. Absent: it answers. Where rules or selectors divide
+   * calls, it gets none as long as a cluster that they name answers.
+   */
+  readonly unanswered?: boolean
   /** False: access policies let no namespace of this cluster call it. Absent: they do. */
   readonly allowed?: boolean
   /** What is drained. Absent: nothing. */
@@ -112,8 +117,16 @@ export function planShares(input: SharesInput): SharesPlan {
   const selectors = isHeadless ? [] : (input.clusterSelectors ?? [])
   const results = selectorResults(selectors, input.importer.properties, clusters, input.resultsBefore)
   const rules = isHeadless && input.rules?.headless === undefined ? undefined : input.rules
-  const candidates = candidatesOf(clusters, results, rules, input.importer)
-  return { ...divided(candidates, rules), results }
+  const among = (some: readonly ExportingCluster[]): Division => {
+    return divided(candidatesOf(some, results, rules, input.importer), rules)
+  }
+  // Silence of a moment is no reason for the last resort, which may call what no tier names.
+  const isDivided = rules !== undefined || results !== undefined
+  const isSuspect = clusters.some(({ unanswered }) => unanswered === true)
+  const answering = isDivided && isSuspect ? among(clusters) : undefined
+  const all = isSuspect ? clusters.map((one) => ({ ...one, unanswered: false })) : clusters
+  const { shares, refused } = answering?.isServed === true ? answering : among(all)
+  return { shares, refused, results }
 }
 
 /** Gives the shares as weights for balancing, without clusters that get nothing. */
@@ -141,8 +154,8 @@ function candidatesOf(
   })
 }
 
-function canServe({ allowed, reachable, ready }: ExportingCluster): boolean {
-  return allowed !== false && reachable && ready > 0
+function canServe({ allowed, reachable, unanswered, ready }: ExportingCluster): boolean {
+  return allowed !== false && reachable && unanswered !== true && ready > 0
 }
 
 /**
@@ -173,7 +186,12 @@ function tierTest(tier: TrafficTier, importer: SelectableCluster): (cluster: Exp
   return (cluster) => byLabels(cluster.labels) && byProperties(cluster.properties)
 }
 
-function divided(candidates: readonly Candidate[], rules: TrafficRules | undefined): Omit<SharesPlan, 'results'> {
+interface Division extends Omit<SharesPlan, 'results'> {
+  /** A tier has a ready endpoint for new connections. */
+  readonly isServed: boolean
+}
+
+function divided(candidates: readonly Candidate[], rules: TrafficRules | undefined): Division {
   const hasOrder = (rules?.order ?? []).length > 0
   const states = tierStates(candidates, Math.max(1, rules?.order?.length ?? 0), rules?.spillBelowPercent ?? 0)
   const isServed = states.some(({ load }) => load > 0)
@@ -196,6 +214,7 @@ function divided(candidates: readonly Candidate[], rules: TrafficRules | undefin
       }
     }),
     refused: shares.every((share) => share === 0),
+    isServed,
   }
 }
 
@@ -284,6 +303,7 @@ function reasonOf(
   const ready = `${cluster.ready} of ${cluster.total} ready`
   if (cluster.allowed === false) return ['CallsNotAllowed', 'access policies let no namespace of this cluster call it']
   if (!cluster.reachable) return ['ClusterNotReached', `no packets reach it; ${ready}`]
+  if (cluster.unanswered === true) return ['ClusterNotReached', `probes to it get no answer at the moment; ${ready}`]
   const isRefused = fallback?.[0] === 'NoneReadyRefused'
   const ended = cluster.endsConnections === true && !isRefused ? '; open connections are ended' : ''
   if (cluster.drained === 'cluster') return ['ClusterDrained', `the cluster is drained${ended}`]

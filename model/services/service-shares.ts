@@ -62,6 +62,8 @@ export interface SharesWorld {
   readonly clusters: ReadonlyMap<string, Pick<Cluster, 'spec'>>
   /** Clusters that answer. Undefined while that is not known; then all count. */
   readonly reachable: ReadonlySet<string> | undefined
+  /** Those of them that have given no answer for a moment, by unansweredClusters(). Absent: none. */
+  readonly unanswered?: ReadonlySet<string>
   readonly policies: TrafficPolicies
   /** Clusters that the egress rules of this cluster let none of its namespaces call, by clustersWithoutEgress(). */
   readonly withoutEgress: ReadonlySet<string>
@@ -209,8 +211,10 @@ function plansOf(policy: AnyTrafficPolicy, world: SharesWorld): Map<string, Serv
 /** All of a service that its plan by a policy depends on, if it has no cluster selectors. */
 function planKey(type: string, clusters: readonly ExportingCluster[]): string {
   let key = type
-  for (const { id, ready, total, terminating = 0, reachable, allowed, drained = '', endsConnections } of clusters)
-    key += ` ${id} ${ready} ${total} ${terminating} ${reachable} ${allowed !== false} ${drained} ${endsConnections}`
+  for (const { id, ready, total, terminating = 0, ...one } of clusters) {
+    const { reachable, unanswered = false, allowed, drained = '', endsConnections } = one
+    key += ` ${id} ${ready} ${total} ${terminating} ${reachable} ${unanswered} ${allowed !== false} ${drained} ${endsConnections}`
+  }
   return key
 }
 
@@ -395,6 +399,7 @@ function exportersOf(
       total,
       terminating,
       reachable: world.reachable === undefined || world.reachable.has(id),
+      unanswered: world.unanswered?.has(id) === true,
       allowed: id === world.self || !world.withoutEgress.has(id),
       drained: isClusterDrained ? 'cluster' : counted.drained ? 'service' : undefined,
       endsConnections: counted.drainedNow || isClusterDrainedNow(world, id),

@@ -7,6 +7,7 @@ import type { FlowTable, PacketLog } from '../../kernel/nfnetlink/nfnetlink.ts'
 import { KernelError } from '../../kernel/kernel.ts'
 import type { Nft, NftStatement } from '../../kernel/nft/nft.ts'
 import { plannedFamilies } from '../../model/addresses/addresses.ts'
+import { changesAnswers, unansweredClusters } from '../../model/lanes/lanes.ts'
 import { MEMBERSHIP_NAME, NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -82,6 +83,7 @@ export class BalanceLoop {
   readonly #accessReader: AccessReader
   #lastCheckMs = 0
   #worldChanged = true
+  #answersChanged = true
   readonly #ending: EndingCheck
   /** There are no pods of the family, and no table. */
   #resting = false
@@ -206,6 +208,8 @@ export class BalanceLoop {
       }),
       caches.gateways.onChange((change) => {
         if (changesRoutes(change)) onWorld()
+        // Shares change at once: nothing of this node is read for that.
+        if (changesAnswers(change)) poked(() => (this.#answersChanged = true))
       }),
     ]
     return () => stops.forEach((stop) => stop())
@@ -251,6 +255,8 @@ export class BalanceLoop {
     }
     this.#resting = false
     const access = this.#planAccess(world, checking)
+    if (this.#answersChanged) this.#traffic.setUnanswered(unansweredClusters(this.#deps.caches.gateways.list()))
+    this.#answersChanged = false
     this.#traffic.update(planner)
     const changes = this.#takeChanges(planner)
     this.#staleFlows?.planned(changes)

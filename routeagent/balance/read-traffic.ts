@@ -43,6 +43,7 @@ export class TrafficReader {
   readonly #seen = new TrafficVersions()
   readonly #access = new AccessVersions()
   #traffic: PolicyTraffic | undefined
+  #unanswered: ReadonlySet<string> = new Set()
   /** Services, and whole namespaces (`NAMESPACE/`), whose policies have changed. */
   readonly #concerned = new Set<string>()
   /** Clusters that have changed, and whether the change matters without a policy: by a drain, or by egress rules. */
@@ -133,6 +134,15 @@ export class TrafficReader {
     }
   }
 
+  /** Takes unansweredClusters() for the next update(). */
+  setUnanswered(clusters: ReadonlySet<string>): void {
+    const before = this.#unanswered
+    const changed = [...before, ...clusters].filter((id) => before.has(id) !== clusters.has(id))
+    if (changed.length === 0) return
+    this.#unanswered = clusters
+    for (const id of changed) this.#clusters.set(id, this.#clusters.get(id) === true)
+  }
+
   /**
    * Gives the planner what has changed since the last call. While the policies have not been read, and where a cluster
    * lacks their kinds, all endpoints count alike, except for those of drained clusters.
@@ -189,14 +199,15 @@ export class TrafficReader {
     const listed = (): SharesWorld['clusters'] =>
       new Map(clusters.list().map((cluster) => [cluster.metadata.name, cluster]))
     const before = this.#traffic?.world
+    const unanswered = this.#unanswered
     const withoutEgress = this.#withoutEgress(self, before?.withoutEgress)
     if (!this.#allChanged && this.#concerned.size === 0 && before !== undefined) {
-      if (this.#clusters.size > 0) return { ...before, reachable, withoutEgress, clusters: listed() }
+      if (this.#clusters.size > 0) return { ...before, reachable, unanswered, withoutEgress, clusters: listed() }
       return before.reachable === reachable ? before : { ...before, reachable }
     }
     const policies = this.#seen.look(traffic.policies.list(), traffic.clusterPolicies.list())
     return {
-      ...{ self, reachable, policies, withoutEgress },
+      ...{ self, reachable, unanswered, policies, withoutEgress },
       clusterset: memberships.get(MEMBERSHIP_NAME)?.spec.clusterset,
       clusters: listed(),
     }

@@ -14,6 +14,8 @@ t.test('defaults', async (t) => {
     quickProbeMs: 50,
     missesUntilSuspect: 4,
     downAfterMs: 1500,
+    unansweredAfterMs: 600,
+    calmAfterMs: 3000,
     answersUntilUp: 2,
     rotateMs: 5000,
     keyMaxAgeMs: 2_592_000_000,

@@ -1,7 +1,7 @@
 /**
  * Four sites: milano calls a service of paris, roma and tokyo a hundred times a second while its policies change, a
- * cluster is drained, it gets endpoints of its own, others call too, and one loses its power. No call fails but those
- * that were under way to the lost cluster.
+ * cluster is drained, it gets endpoints of its own, others call too, and one is cut off, comes back and loses its power. No call
+ * fails but those that were under way to the lost cluster.
  */
 import type { ChildProcess } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
@@ -82,14 +82,44 @@ async function story(t: Test, calls: Calls, broker: Machine): Promise<void> {
 
   milano.write('policy', [policy([{ clusters: ['paris'] }, { clusters: ['roma'] }, { any: {} }])])
   await calls.settled(['paris'])
+  await lostAndFound(t, calls)
+}
+
+/** All lanes of a cluster are cut, once in the network, and once with the power of its machine. */
+async function lostAndFound(t: Test, calls: Calls): Promise<void> {
+  const paris = calls.site('paris').machine('gw1')
+  await nextTier(t, calls, () => paris.cut())
+  await paris.reconnect()
+  const backAt = Date.now()
+  await calls.settled(['paris'])
+  const again = calls.caller.since(backAt).find(({ name }) => name === 'paris')
+  t.comment(`the first tier answered a call that began ${(again?.at ?? NaN) - backAt} ms after its return`)
+  const elsewhere = calls.caller.since((again?.at ?? 0) + 500).filter(({ name }) => name !== 'paris')
+  t.same(elsewhere, [], 'calls come back once, not to and fro, and none fails')
+  await nextTier(t, calls, () => paris.lose())
+}
+
+async function nextTier(t: Test, calls: Calls, lose: () => Promise<void>): Promise<void> {
   const lostAt = Date.now()
-  await calls.site('paris').machine('gw1').lose()
+  await lose()
   await calls.settled(['roma'])
   const first = calls.caller.since(lostAt).find(({ name }) => name === 'roma')
   t.comment(`the next tier answered a call that began ${(first?.at ?? NaN) - lostAt} ms after the loss`)
-  t.ok(first !== undefined && first.at - lostAt < 3000, 'the next tier answers')
+  t.ok(first !== undefined && first.at - lostAt < 2000, 'the next tier answers')
+  const downAt = await eventually(() => wentDownAt(calls.milano, lostAt), { ...LONG, say: 'the link is down' })
+  t.ok((first?.at ?? Infinity) < downAt, 'before the link is down')
   const later = calls.caller.since((first?.at ?? 0) + 500).filter(({ name }) => name !== 'roma')
   t.same(later, [], 'and from then on all calls')
+}
+
+/** When the site logged that a link went down, after this moment. */
+function wentDownAt(site: PlainSite, after: number): number | undefined {
+  const lines = site
+    .said()
+    .split('\n')
+    .filter((line) => line.includes('"to":"down"'))
+  const times = lines.map((line) => Date.parse((JSON.parse(line) as { time: string }).time))
+  return times.find((time) => time >= after)
 }
 
 /** The endpoints that milano gets, on the one node. */

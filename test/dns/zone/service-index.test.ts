@@ -283,6 +283,37 @@ t.test('answers about a headless service follow a policy that says so', async (t
   t.equal(addresses(index, 'db'), all, 'without a policy')
 })
 
+t.test('answers that follow a policy leave a cluster that is silent for a moment', async (t) => {
+  const api = workedExamples()
+  const up = gateway(['east'])
+  const links = (cause?: 'ProbesUnanswered'): void => {
+    const connections = up.status!.connections.map((one) => ({ ...one, ...(cause && { cause }) }))
+    api.put({ ...up, status: { ...up.status!, connections } })
+  }
+  links()
+  const index = await syncedIndex(api)
+  await api.cache('TrafficPolicy').whenSynced(AbortSignal.timeout(5000))
+  const touched: string[] = []
+  index.onServiceChange((key) => touched.push(key))
+  links('ProbesUnanswered')
+  t.equal(addresses(index, 'db'), '10.1.0.5 10.1.0.6 10.2.0.9', 'no policy')
+  links()
+  api.put({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'TrafficPolicy',
+    metadata: { namespace: 'shop', name: 'p', uid: 'p' },
+    spec: { targetRefs: [{ name: 'db' }], order: [{ clusters: ['east'] }, { any: {} }], headless: 'follow' },
+  })
+  t.equal(addresses(index, 'db'), '10.1.0.5 10.1.0.6')
+  links('ProbesUnanswered')
+  t.equal(addresses(index, 'db'), '10.2.0.9', 'the next tier')
+  touched.length = 0
+  links('ProbesUnanswered')
+  t.same(touched, [], 'the same again')
+  links()
+  t.equal(addresses(index, 'db'), '10.1.0.5 10.1.0.6', 'it answers')
+})
+
 t.test('answers that follow a policy are planned for each family, and SRV records for each port', async (t) => {
   const api = workedExamples()
   const index = await syncedIndex(api)

@@ -1,26 +1,27 @@
 /**
- * Size changes that another gateway's object reports: none from this gateway's own object, and none of a size that was
+ * What the objects of other gateways say about links here. Size changes that another gateway's object reports: none from this gateway's own object, and none of a size that was
  * not known before.
  */
 import fc from 'fast-check'
 import t from 'tap'
-import { sizeHints } from '../../../gateway/health/probing.ts'
+import { silentElsewhere, sizeHints } from '../../../gateway/health/probing.ts'
 import type { ConnectionState, Gateway } from '../../../model/objects.ts'
 
 interface Link {
   readonly to: string
   readonly mtu?: number
   readonly state?: ConnectionState
+  readonly cause?: 'ProbesUnanswered'
 }
 
 /** `to` is the cluster and its lane, as `paris/0`. */
 function gateway(node: string, links: readonly Link[]): Gateway {
-  const connections = links.map(({ to, mtu, state = 'up' }) => {
+  const connections = links.map(({ to, mtu, state = 'up', cause }) => {
     const [cluster = '', remoteLane] = to.split('/')
     const counts = { usingNat: false, rxBytes: 0, txBytes: 0 }
     const size = mtu === undefined ? {} : { mtu }
     const names = { cluster, lane: 1, remoteLane: Number(remoteLane), endpoint: `${cluster}-gw` }
-    return { ...names, state, message: '', ...counts, ...size }
+    return { ...names, state, message: '', ...counts, ...size, ...(cause && { cause }) }
   })
   const metadata = { name: node }
   return {
@@ -59,6 +60,26 @@ t.test('what changed of links that were reported before', (t) => {
   t.equal(text(wide, narrow, 'gw1'), '', 'its own object')
   t.strictSame(sizeHints({ type: 'removed', object: gateway('gw2', wide) }, 'gw1'), [])
   t.strictSame(sizeHints(undefined, 'gw1'), [])
+  t.end()
+})
+
+t.test('which clusters have become silent for another gateway', (t) => {
+  const silent = (to: string): Link => ({ to, cause: 'ProbesUnanswered' })
+  const rows: [before: readonly Link[] | undefined, after: readonly Link[], want: string, node?: string][] = [
+    [[{ to: 'paris/0' }], [silent('paris/0')], 'paris'],
+    [[{ to: 'paris/0' }], [silent('paris/0'), silent('paris/1'), { to: 'tokyo/0' }], 'paris'],
+    [[{ to: 'paris/0' }], [silent('paris/0'), { to: 'paris/1' }], ''],
+    [[silent('paris/0')], [silent('paris/0')], ''],
+    [[silent('paris/0')], [silent('paris/0'), silent('tokyo/0')], 'tokyo'],
+    [[silent('paris/0')], [{ to: 'paris/0' }], ''],
+    [undefined, [silent('paris/0')], 'paris'],
+    [[{ to: 'paris/0' }], [silent('paris/0')], '', 'gw1'],
+  ]
+  for (const [before, after, want, node = 'gw2'] of rows) {
+    const previous = before === undefined ? undefined : gateway(node, before)
+    t.equal(silentElsewhere({ type: 'set', object: gateway(node, after), previous }, 'gw1').join(), want)
+  }
+  t.strictSame(silentElsewhere({ type: 'removed', object: gateway('gw2', [silent('paris/0')]) }, 'gw1'), [])
   t.end()
 })
 

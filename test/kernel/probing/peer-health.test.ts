@@ -51,6 +51,42 @@ t.test('states and transitions', async (t) => {
   }
 })
 
+t.test('unanswered, here !: after a longer silence, and until it has answered for a while', async (t) => {
+  const rows: [events: string, states: string, changes: string][] = [
+    ['ammm', 'uu?!', 'avoided'],
+    ['amma', 'uu?u', ''],
+    ['ammwm', 'uu?u?', ''],
+    ['awwww', 'uuuuu', ''],
+    ['ammma', 'uu?!!', 'avoided'],
+    ['ammmaaa', 'uu?!!!u', 'avoided used'],
+    ['ammmama', 'uu?!!!u', 'avoided used'],
+    ['ammmammaaa', 'uu?!!!!!!u', 'avoided used'],
+    ['ammmaaammm', 'uu?!!!uu?!', 'avoided used avoided'],
+    ['ammmmmmmaa', 'uu?!!!!ddu', 'avoided'],
+  ]
+  for (const [events, states, changes] of rows) {
+    const seen: string[] = []
+    const clock = new FakeClock()
+    const health = new PeerHealth(
+      {
+        clock,
+        onTransition: () => undefined,
+        onUnanswered: (unanswered) => seen.push(unanswered ? 'avoided' : 'used'),
+      },
+      { ...INIT, downAfterMs: 700, unansweredAfterMs: 300, calmAfterMs: 200 },
+    )
+    let after = ''
+    for (const event of events) {
+      await clock.advance(100)
+      if (event === 'a') health.onAnswer()
+      else health.onMiss(event === 'w')
+      after += health.unanswered ? '!' : health.suspected ? '?' : health.state.is[0]!
+    }
+    t.equal(after, states, `states of ${events}`)
+    t.equal(seen.join(' '), changes, `what is told of ${events}`)
+  }
+})
+
 t.test('one that starts as up has been silent since then', async (t) => {
   const clock = new FakeClock()
   const health = new PeerHealth({ clock, onTransition: () => undefined }, { ...INIT, startsUp: true })

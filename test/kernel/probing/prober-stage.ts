@@ -17,6 +17,8 @@ export function setUp(t: { teardown: (end: () => void) => unknown }) {
   const seen: string[] = []
   const counts = { sent: 0, answered: 0, ignored: 0 }
   const busy = new Set<string>()
+  /** Changes of `unanswered`, which no row of `seen` has. */
+  const avoided: string[] = []
   const sizes: (number | undefined)[] = []
   const prober: Prober = new Prober(
     {
@@ -26,6 +28,8 @@ export function setUp(t: { teardown: (end: () => void) => unknown }) {
       count: (what) => (counts[what] += 1),
       onTransition: ({ key }, from, to) => seen.push(`${clock.monotonic()} ${key} ${from}>${to}`),
       onSuspect: ({ key }, doubted) => seen.push(`${clock.monotonic()} ${key} ${doubted ? 'doubted' : 'trusted'}`),
+      onUnanswered: ({ key }, unanswered) =>
+        avoided.push(`${clock.monotonic()} ${key} ${unanswered ? 'avoided' : 'used'}`),
       isBusy: ({ key }) => busy.has(key),
       onSize: ({ key }) => sizes.push(prober.health().get(key)?.sendSize),
     },
@@ -36,6 +40,8 @@ export function setUp(t: { teardown: (end: () => void) => unknown }) {
       port: LANE_PROBE_PORT,
       missesUntilSuspect: 4,
       downAfterMs: 1500,
+      unansweredAfterMs: 600,
+      calmAfterMs: 3000,
       answersUntilUp: 2,
     },
   )
@@ -49,6 +55,7 @@ export function setUp(t: { teardown: (end: () => void) => unknown }) {
     probes,
     logger,
     seen,
+    avoided,
     prober,
     counts,
     busy,

@@ -115,6 +115,104 @@ t.test('a way that becomes slow all at once is doubted, and not down', async (t)
   t.ok(seen.length <= 5, `it settles: ${seen.join('; ')}`)
 })
 
+t.test('silence is noticed within 640 ms, as far as new connections go, and they come back later', async (t) => {
+  // The moment within the interval of questions at which packets stop to pass.
+  for (const phaseMs of [0, 50, 100, 150, 199]) {
+    const { clock, probes, avoided, busy } = setUp(t)
+    busy.add('paris')
+    probes.alive.add(PARIS.address)
+    await clock.advance(12_000 + phaseMs)
+    const diedMs = clock.monotonic()
+    probes.alive.clear()
+    await clock.advance(1000)
+    const afterMs = parseInt(avoided[0] ?? '', 10) - diedMs
+    t.ok(avoided.length === 1 && afterMs >= 370 && afterMs <= 640, `${phaseMs} ms: ${avoided.join()}, ${afterMs} ms`)
+    const backMs = clock.monotonic()
+    probes.alive.add(PARIS.address)
+    await clock.advance(5000)
+    const took = parseInt(avoided[1] ?? '', 10) - backMs
+    t.ok(took >= 3000 && took <= 3500, `calm for a while: ${took} ms`)
+  }
+})
+
+t.test('new connections stay where packets are late or lost, or where only a process is silent', async (t) => {
+  const rows: readonly (readonly [say: string, happen: (stage: ReturnType<typeof setUp>) => Promise<void>])[] = [
+    [
+      'answers are late by 300 ms all at once',
+      async ({ clock, probes }) => {
+        probes.delay = { clock, ms: 300 }
+        await clock.advance(10_000)
+      },
+    ],
+    [
+      'no packet passes for 300 ms',
+      async ({ clock, probes }) => {
+        probes.alive.clear()
+        await clock.advance(300)
+      },
+    ],
+    [
+      'the far process is gone, and its kernel answers',
+      async ({ clock, probes }) => {
+        probes.kernels.add(PARIS.address)
+        probes.alive.clear()
+        await clock.advance(10_000)
+      },
+    ],
+    [
+      'a third of the packets is lost',
+      async ({ clock, probes }) => {
+        // Wichmann and Hill's generator, in its first two parts.
+        let [one, other] = [7, 11]
+        for (let i = 0; i < 6000; i += 1) {
+          ;[one, other] = [(171 * one) % 30_269, (172 * other) % 30_307]
+          if (one / 30_269 < 1 / 3) probes.alive.delete(PARIS.address)
+          else probes.alive.add(PARIS.address)
+          if (other / 30_307 < 1 / 3) probes.kernels.delete(PARIS.address)
+          else probes.kernels.add(PARIS.address)
+          await clock.advance(10)
+        }
+      },
+    ],
+  ]
+  for (const [say, happen] of rows) {
+    const stage = setUp(t)
+    stage.busy.add('paris')
+    stage.probes.alive.add(PARIS.address)
+    await stage.clock.advance(12_000)
+    await happen(stage)
+    stage.probes.alive.add(PARIS.address)
+    await stage.clock.advance(5000)
+    t.strictSame(stage.avoided, [], say)
+  }
+})
+
+t.test('an idle link is asked at once when it may be silent too', async (t) => {
+  const { clock, probes, avoided, prober } = setUp(t)
+  prober.setPeers([PARIS, TOKYO])
+  for (const { address } of [PARIS, TOKYO]) probes.alive.add(address)
+  await clock.advance(15_000)
+  for (let i = 0; i < 20; i += 1) {
+    probes.sent.length = 0
+    prober.hasten(new Set(['paris']))
+    await clock.advance(10)
+    const asked = probes.sent.filter(({ to }) => to === PARIS.address).length
+    t.ok(asked === 1, `asked ${asked} times`)
+    await clock.advance(137)
+  }
+  const diedMs = clock.monotonic()
+  probes.alive.delete(PARIS.address)
+  await clock.advance(30)
+  prober.hasten(new Set(['paris']))
+  await clock.advance(20)
+  // It is being asked, so that this changes nothing.
+  prober.hasten(new Set(['paris']))
+  await clock.advance(1000)
+  const [first = ''] = avoided
+  t.match(first, 'paris avoided')
+  t.ok(parseInt(first, 10) - diedMs <= 660, first)
+})
+
 t.test('a way across half the world comes back soon, however long it was away', async (t) => {
   // A path that has become longer also recovers, once the prober has measured the longer round trip.
   const ways = [190, 300, 450, 700, 950, 1300, 1700, 2400, 4000].map((ms) => [ms, ms] as const)

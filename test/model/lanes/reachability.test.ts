@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ConnectionState, Gateway } from '../../../model/objects.ts'
-import { reachableClusters, usableClusters } from '../../../model/lanes/liveness.ts'
+import { changesAnswers, reachableClusters, unansweredClusters, usableClusters } from '../../../model/lanes/liveness.ts'
 import { connectionsTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
 function gateway(name: string, connections?: Record<string, ConnectionState>): Gateway {
@@ -20,6 +20,53 @@ t.test('who answers', async (t) => {
     const found = reachableClusters('own', gateways)
     t.same(found === undefined ? undefined : [...found].sort(), want, name)
   }
+})
+
+/** A gateway from `x up, y up!`, where ! is unanswered. */
+function answering(name: string, text: string): Gateway {
+  const states = text.split(', ').map((one) => one.split(' ') as [string, string])
+  const connections = states.flatMap(([id, said]) => {
+    const cause = said.endsWith('!') ? ({ cause: 'ProbesUnanswered' } as const) : {}
+    return connectionsTo({ [id]: said.replace('!', '') as ConnectionState }).map((one) => ({ ...one, ...cause }))
+  })
+  return gatewayObject(name, { connections })
+}
+
+t.test('who answers nothing at the moment', async (t) => {
+  const rows: [texts: string[], want: string][] = [
+    [[], ''],
+    [['x up'], ''],
+    [['x up!, y up'], 'x'],
+    [['x up!, x up!'], 'x'],
+    [['x up!, x up'], ''],
+    [['x up!', 'x up'], ''],
+    [['x up!', 'x down'], 'x'],
+    [['x down!'], ''],
+  ]
+  for (const [texts, want] of rows) {
+    const found = unansweredClusters([gateway('none'), ...texts.map((text, i) => answering(`gw${i}`, text))])
+    t.equal([...found].join(), want, texts.join('; '))
+  }
+})
+
+t.test('which changes of a gateway matter for that', async (t) => {
+  const changed = (before: string, after: string): boolean =>
+    changesAnswers({ type: 'set', object: answering('gw', after), previous: answering('gw', before) })
+  const same = answering('gw', 'x up')
+  t.same(
+    [
+      changed('x up', 'x up'),
+      changed('x up', 'x up!'),
+      changed('x up!', 'x up'),
+      changed('x up!', 'x down!'),
+      changed('x down', 'x down!'),
+      changesAnswers(undefined),
+      changesAnswers({ type: 'removed', object: same }),
+      changesAnswers({ type: 'set', object: same, previous: undefined }),
+      changesAnswers({ type: 'set', object: same, previous: same }),
+    ],
+    [false, true, true, true, false, true, true, true, true],
+  )
 })
 
 t.test('who is used', async (t) => {

@@ -47,6 +47,7 @@ function shown({ shares }: SharesPlan): string {
 
 const ANY: TrafficTier = { any: {} }
 const among = (...clusters: string[]): TrafficTier => ({ clusters })
+const SILENT = { unanswered: true } as const
 const inEurope = { propertySelector: { matchProperties: { [REGION]: 'eu' } } }
 const europe = { properties: { [REGION]: 'eu' } }
 
@@ -117,6 +118,48 @@ t.test('who gets what, and why', async (t) => {
       'drained, and no other is ready',
       planned([cluster('a', 3, 3, { drained: 'cluster' }), cluster('c', 0, 4)]),
       'a 10000 LastReady, c 0 NoReadyEndpoint',
+    ],
+    [
+      'silent for a moment: the next tier',
+      planned([cluster('a', 3, 3, SILENT), cluster('b', 3)], { order: [among('a'), ANY] }),
+      'a 0 ClusterNotReached, b 10000 Spilled',
+    ],
+    [
+      'silent for a moment: the others of its tier, and what spills',
+      planned([cluster('a', 4, 4, SILENT), cluster('b', 4), cluster('c', 4)], {
+        order: [among('a', 'b'), ANY],
+        spillBelowPercent: 100,
+      }),
+      'a 0 ClusterNotReached, b 5000 ByReadyEndpoints, c 5000 Spilled',
+    ],
+    [
+      'all that tiers name are silent for a moment: as if they answered',
+      planned([cluster('a', 3, 3, SILENT), cluster('b', 3, 3, SILENT), cluster('c', 3)], {
+        order: [among('a'), among('b')],
+      }),
+      'a 10000 ByReadyEndpoints, b 0 TierIdle, c 0 InNoTier',
+    ],
+    [
+      'the only tier is silent for a moment, and calls may be refused: they are not',
+      planned([cluster('a', 3, 3, SILENT)], { order: [among('a')], whenNoneReady: 'refuse' }),
+      'a 10000 ByReadyEndpoints',
+    ],
+    [
+      'the one that is left is drained: silence of a moment does not move calls there',
+      planned([cluster('a', 3, 3, SILENT), cluster('b', 3, 3, { drained: 'cluster' })], { order: [ANY] }),
+      'a 10000 ByReadyEndpoints, b 0 ClusterDrained',
+    ],
+    [
+      'no policy divides calls: silence of a moment changes nothing',
+      planned([cluster('a', 1, 1, SILENT), cluster('b', 1)]),
+      'a 5000 ByReadyEndpoints, b 5000 ByReadyEndpoints',
+    ],
+    [
+      'a selected cluster that is silent for a moment: the next result, or all',
+      planned([cluster('a', 5, 5, { ...europe, ...SILENT }), cluster('c', 8)], undefined, {
+        clusterSelectors: [inEurope],
+      }),
+      'a 0 ClusterNotReached, c 10000 ByReadyEndpoints',
     ],
     [
       'weight 0 moves calls to the next tier',

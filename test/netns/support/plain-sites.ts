@@ -109,10 +109,15 @@ export class Machine {
 
   /** Loses the machine as a power failure does: it sends no packet and ends no connection. */
   async lose(): Promise<void> {
-    await ip(this.#internet, `link set ${this.#port} down`)
+    await this.cut()
     const pids = await this.#internet.exec('ip', ['netns', 'pids', this.netns.name])
     for (const pid of pids.split('\n').filter((line) => line !== '')) killed(Number(pid))
     await this.ended()
+  }
+
+  /** No packet passes to it or from it, and its processes go on. */
+  async cut(): Promise<void> {
+    await ip(this.#internet, `link set ${this.#port} down`)
   }
 
   async reconnect(): Promise<void> {

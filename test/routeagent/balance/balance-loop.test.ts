@@ -518,6 +518,11 @@ t.test('a change of a cluster plans only the services whose shares it may change
   const put = (object: Cluster | TrafficPolicy) => (): void => {
     api.put(object)
   }
+  const silent =
+    (...ids: string[]) =>
+    (): void => {
+      reader.setUnanswered(new Set(ids))
+    }
   const egress = (rules: ClusterAccessPolicy['spec']['egress']) => (): void => {
     const { spec, ...policy } = clusterAccessPolicy('allow')
     api.put({ ...policy, spec: { ...spec, ...(rules === undefined ? {} : { egress: rules }) } })
@@ -547,6 +552,10 @@ t.test('a change of a cluster plans only the services whose shares it may change
     ['labels by which they open it', egress([{ selector: { matchLabels: { a: 'b' } } }]), 'chosen far'],
     ['of the cluster', put(labelled(cluster('roma', 3, '244.2.0.0/16'), { a: 'b' })), 'chosen far'],
     ['no rules', egress(undefined), 'api chosen web'],
+    ['a cluster that answers nothing for a moment', silent('paris'), 'api chosen'],
+    ['the same again', silent('paris'), ''],
+    ['another one instead', silent('roma'), 'api chosen'],
+    ['none', silent(), 'chosen'],
   ]
   for (const [say, change, want] of rows) t.equal(plannedBy(change), want, say)
 })
