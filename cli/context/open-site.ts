@@ -101,7 +101,8 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
     return { config, api, kube, metrics }
   }
   const { hasSeveralHubs } = await import('../../compose/site/part.ts')
-  if (hasSeveralHubs(config)) {
+  const severalHubs = hasSeveralHubs(config)
+  if (severalHubs) {
     const { openFirstHub } = await import('../../compose/hub/open-site-node.ts')
     if (serves && init.node !== undefined) {
       makeState(config)
@@ -114,7 +115,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   makeState(config)
   const { objects, state, gateways } = config
   const notesAfterMs = serves && components !== undefined && !components.includes('agent') ? LEFT_TO_AGENT_MS : 0
-  const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs })
+  const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs, severalHubs })
   return { config, api, leases: api.leases, metrics }
 }
 
@@ -130,7 +131,7 @@ async function openNode(file: NodeFile, init: OpenSiteInit): Promise<OpenSite> {
     if (init.wantsHub !== true) await checkActs(config)
     const api = new FileApi(
       { clock: new SystemClock(), logger },
-      { objects, state, gateways: config.gateways, once: true },
+      { objects, state, gateways: config.gateways, once: true, severalHubs: true },
     )
     return { config, api, leases: api.leases, metrics: undefined }
   }
