@@ -12,7 +12,7 @@ import {
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, kindName } from '../../runtime/runtime.ts'
 import { type CommandContext, quoted } from './command-context.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
 import type { Site } from '../../compose/site/site.ts'
@@ -76,8 +76,8 @@ async function readSite(
   { serves = false, output, logger = new PlainLogger(output) }: OpenSiteInit,
 ): Promise<SiteConfig> {
   const kind = statSync(file, { throwIfNoEntry: false })
-  if (kind === undefined || kind.isDirectory()) {
-    const problem = kind === undefined ? 'no such file' : 'expected a file, got a folder'
+  if (kind?.isFile() !== true) {
+    const problem = kind === undefined ? 'no such file' : `expected a file, got ${kindName(kind)}`
     const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
     // A long-running part runs on a node or in a pod and finds its site only by the file.
     const cluster = serves ? '' : '; for a Kubernetes cluster: --context NAME'
