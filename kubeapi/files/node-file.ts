@@ -63,11 +63,13 @@ const schema = z.strictObject(
  * InvalidFileError with all problems and their lines.
  */
 export async function readNodeFile(path: string): Promise<NodeFile | undefined> {
-  const content = await Promise.try(() => {
-    checkReadable(path)
-    return readFile(path, 'utf8')
-  }).catch(() => undefined)
+  const content = await textOf(path).catch(() => undefined)
   return content === undefined ? undefined : parseNodeFile(path, content)
+}
+
+async function textOf(path: string): Promise<string> {
+  checkReadable(path)
+  return readFile(path, 'utf8')
 }
 
 /** Like readNodeFile(), for text. */
