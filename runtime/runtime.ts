@@ -22,6 +22,7 @@ export {
 export { EVERY_ADDRESS, listenAt } from './listen.ts'
 export { type MachineNetwork, interfaceNetworks, nearAddresses, readMachineNetwork } from './machine-network.ts'
 export { calmHeap, favourProcess, favourStarted, openFiles, ownHeap } from './process-resources.ts'
+export { checkReadable, kindName } from './regular-file.ts'
 export { exitOnceWritten, runProcess } from './run-process.ts'
 export { ProgramError, runProgram } from './run-program.ts'
 export { sourceKey } from './source-key.ts'

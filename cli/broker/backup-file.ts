@@ -3,12 +3,25 @@
  * --force.
  */
 import { randomBytes } from 'node:crypto'
-import { link, open, rename, rm, stat } from 'node:fs/promises'
+import { statSync } from 'node:fs'
+import { link, lstat, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
-import { UserError } from '../../runtime/runtime.ts'
+import { SystemClock } from '../../reconcile/reconcile.ts'
+import { UserError, kindName } from '../../runtime/runtime.ts'
 
 /** The beginning of a line on stderr that reports a secondary problem of a command that has otherwise succeeded. */
 export const WARNING = 'warning: '
+
+/** A process that writes the file changes it all the time; one that was killed leaves it with keys in it. */
+const STALE_MS = 3_600_000
+const PART = /^\.(.+)\.[0-9a-f]{12}\.part$/
+/** How the names of files begin that the user did not name. */
+const OWN = 'sealane-'
+
+/** Long names are truncated, so that the temporary name stays within the limit for names. */
+function shortName(file: string): string {
+  return basename(file).slice(0, 100)
+}
 
 export interface BackupFileInit {
   readonly file: string
@@ -26,7 +39,8 @@ export interface BackupFileInit {
 export async function writeBackupFile(init: BackupFileInit): Promise<void> {
   const { file, force, write, check, hardLink = link } = init
   await refuseExisting({ file, force })
-  const part = join(dirname(file), `.${basename(file).slice(0, 100)}.${randomBytes(6).toString('hex')}.part`)
+  await removeStaleParts(file)
+  const part = join(dirname(file), `.${shortName(file)}.${randomBytes(6).toString('hex')}.part`)
   try {
     await write(part)
     check(part)
@@ -40,6 +54,32 @@ export async function writeBackupFile(init: BackupFileInit): Promise<void> {
     throw new UserError(`--output ${file}: ${(error as Error).message}`, { cause: error })
   } finally {
     await rm(part, { force: true })
+  }
+}
+
+/**
+ * For a backup that is read. Throws UserError: SQLite would only report that it cannot open a missing file, and would wait
+ * for the writer of a pipe.
+ */
+export function checkBackup(file: string): void {
+  const found = statSync(file, { throwIfNoEntry: false })
+  if (found?.isFile() === true) return
+  const problem = found === undefined ? 'no such file' : `expected a regular file, got ${kindName(found)}`
+  throw new UserError(`${file}: ${problem}`, { hint: 'expected a file written by "sealane broker backup"' })
+}
+
+/** Removes what killed processes have left. Best effort: the backup itself is not affected. */
+async function removeStaleParts(file: string): Promise<void> {
+  const folder = dirname(file)
+  const uid = process.geteuid?.()
+  const now = new SystemClock().now()
+  for (const name of await readdir(folder).catch(() => [])) {
+    const made = PART.exec(name)?.[1]
+    if (made === undefined || !(made.startsWith(OWN) || made === shortName(file))) continue
+    const part = join(folder, name)
+    const found = await lstat(part).catch(() => undefined)
+    if (found?.isFile() !== true || found.uid !== uid || now - found.mtimeMs < STALE_MS) continue
+    await rm(part, { force: true }).catch(() => undefined)
   }
 }
 

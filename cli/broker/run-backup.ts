@@ -1,12 +1,11 @@
 /** The command lines of backup and restore, for the broker on this machine or one in a cluster. */
-import { closeSync, createReadStream, existsSync, openSync, writeSync } from 'node:fs'
+import { closeSync, createReadStream, openSync, writeSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { BackupPart } from '../../protocol/admin/admin.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
-import { UserError } from '../../runtime/runtime.ts'
 import { type Restored, clustersetState, restoreState, timeOfBackup } from '../../compose/broker/broker.ts'
 import { type CommandContext, type KubeTarget, targetFlags } from '../context/context.ts'
-import { WARNING, writeBackupFile } from './backup-file.ts'
+import { WARNING, checkBackup, writeBackupFile } from './backup-file.ts'
 import { type BrokerPlace, withBroker } from './reach-broker.ts'
 
 /** Throws UserError, StateError, or the error of the cluster. */
@@ -75,10 +74,7 @@ export interface RunRestoreOptions extends BrokerPlace {
 /** Throws UserError, StateError, or the error of the cluster. */
 export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
   const { kube, state, clusterset, force, atNextStart } = options
-  // For a missing file, SQLite would only report that it cannot open the database.
-  if (!existsSync(file)) {
-    throw new UserError(`${file}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
-  }
+  checkBackup(file)
   const takenAtMs = timeOfBackup(file)
   const warn = warnTo(context)
   if (kube !== undefined) {

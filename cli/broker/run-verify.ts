@@ -1,8 +1,8 @@
 /** The command line of `broker verify`, for the broker on this machine, one in a cluster, or a backup. */
-import { existsSync } from 'node:fs'
 import type { Finding, Verified } from '../../protocol/admin/admin.ts'
 import { UserError } from '../../runtime/runtime.ts'
 import { type Column, type CommandContext, type OutputFormat, printOne, renderTable } from '../context/context.ts'
+import { checkBackup } from './backup-file.ts'
 import { type BrokerPlace, withBroker } from './reach-broker.ts'
 
 export interface RunVerifyOptions extends BrokerPlace {
@@ -19,8 +19,7 @@ const COLUMNS: readonly Column<Finding>[] = [
 /** Throws UserError (StateInconsistent) after it has printed the problems, and the errors of opening the store. */
 export async function runVerify(options: RunVerifyOptions, context: CommandContext): Promise<void> {
   const { backup } = options
-  if (backup !== undefined && !existsSync(backup))
-    throw new UserError(`${backup}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
+  if (backup !== undefined) checkBackup(backup)
   const verified =
     backup === undefined
       ? await withBroker(options, context, (broker) => broker.verify())

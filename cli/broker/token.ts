@@ -1,7 +1,7 @@
 /** Prints the tokens of `sealane token create`, writes them to a file and reads them again. */
 import { open, readFile, rm } from 'node:fs/promises'
 import { type Readable, addAbortSignal } from 'node:stream'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, checkReadable, messageOf } from '../../runtime/runtime.ts'
 import { type KubeTarget, quoted, shellWord } from '../context/context.ts'
 
 export interface TokenText {
@@ -97,6 +97,7 @@ async function readAll(stream: Readable): Promise<string> {
 
 async function readTokenFile(file: string): Promise<string> {
   try {
+    checkReadable(file)
     return await readFile(file, 'utf8')
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
@@ -114,10 +115,10 @@ function notEmpty(source: string, text: string): string {
 
 /**
  * Creates the file before the token, so that no token is created in vain. Deletes the file again if `make` or the
- * writing fails. Returns the result of `make`. Throws UserError if the file exists or cannot be created, and what
- * `make` throws.
+ * writing fails. Returns the result of `make`. Throws UserError if the file exists or cannot be created, with the id of
+ * the token if that could not be written, and what `make` throws.
  */
-export async function writeTokenFile<T extends { readonly text: string }>(
+export async function writeTokenFile<T extends { readonly text: string; readonly id?: string }>(
   file: string,
   make: () => Promise<T>,
 ): Promise<T> {
@@ -126,7 +127,17 @@ export async function writeTokenFile<T extends { readonly text: string }>(
   })
   try {
     const made = await make()
-    await handle.writeFile(`${made.text}\n`)
+    try {
+      await handle.writeFile(`${made.text}\n`)
+      // Some file systems notice only then that they are full.
+      await handle.sync()
+    } catch (cause) {
+      const which = made.id === undefined ? 'the token' : `token ${made.id}`
+      throw new UserError(`--out ${file}: ${messageOf(cause)}: ${which} was made, and is lost with the file`, {
+        hint: 'nobody has the token, so nobody can join with it; make another one once the file can be written',
+        cause,
+      })
+    }
     return made
   } catch (error) {
     await rm(file, { force: true })

@@ -22,7 +22,7 @@ import {
   loose,
 } from '../../model/kinds/kinds.ts'
 import { type ObjectKinds, printable } from '../../model/model.ts'
-import { UserError, messageOf } from '../../runtime/runtime.ts'
+import { UserError, checkReadable, messageOf } from '../../runtime/runtime.ts'
 import { FACTS_FILE, MAX_FACTS, POLICY_KINDS, ROOT, exportedFile, objectsFile } from './items.ts'
 import { LEFT_OUT } from './kind-fields.ts'
 import { unpackTar } from './tar.ts'
@@ -88,6 +88,7 @@ export async function readWholeBundle(file: string, slices: NeededSlices = 'all'
 }
 
 async function contentOf(file: string): Promise<Buffer> {
+  checkReadable(file)
   const handle = await open(file, 'r')
   try {
     const { size } = await regular(handle)

@@ -7,6 +7,7 @@ import { KERNEL_QUESTIONS, askKernel } from '../../compose/compose.ts'
 import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
 import type { SiteConfig } from '../../kubeapi/files/files.ts'
 import { type EndpointSlice, LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER, type Service } from '../../model/model.ts'
+import { checkReadable } from '../../runtime/runtime.ts'
 import { SILENT_PROGRESS, gatherFacts, siteFacts, siteProbes, textOfPage } from '../status/status.ts'
 import { REPORT_FIELDS } from './kind-fields.ts'
 import { type Answer, type BundleItem, exportedFile, factsItem, maxBytesOf, objectsFile } from './items.ts'
@@ -133,6 +134,7 @@ function fileName(address: string): string {
 
 /** Reads only the part of a log that is kept. */
 async function endOf(file: string): Promise<string> {
+  checkReadable(file)
   const handle = await open(file, 'r')
   try {
     const found = await handle.stat()

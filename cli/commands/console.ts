@@ -6,7 +6,7 @@ import { spawn } from 'node:child_process'
 import { open } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { type Clock, SystemClock } from '../../reconcile/reconcile.ts'
-import { type HostPort, UserError, messageOf, parseHostPort } from '../../runtime/runtime.ts'
+import { type HostPort, UserError, checkReadable, messageOf, parseHostPort } from '../../runtime/runtime.ts'
 import {
   type CommandContext,
   type KubeTarget,
@@ -264,6 +264,7 @@ async function readToken(file: string): Promise<string> {
 
 async function readShort(flag: string, file: string, most: number): Promise<Buffer> {
   try {
+    checkReadable(file)
     await using handle = await open(file, 'r')
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(most + 1), 0, most + 1)
     if (bytesRead > most) throw new Error(`expected at most ${most} bytes`)

@@ -12,7 +12,7 @@ import {
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, kindName } from '../../runtime/runtime.ts'
 import { type CommandContext, quoted } from './command-context.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
 import type { Site } from '../../compose/site/site.ts'
@@ -76,8 +76,8 @@ async function readSite(
   { serves = false, output, logger = new PlainLogger(output) }: OpenSiteInit,
 ): Promise<SiteConfig> {
   const kind = statSync(file, { throwIfNoEntry: false })
-  if (kind === undefined || kind.isDirectory()) {
-    const problem = kind === undefined ? 'no such file' : 'expected a file, got a folder'
+  if (kind?.isFile() !== true) {
+    const problem = kind === undefined ? 'no such file' : `expected a file, got ${kindName(kind)}`
     const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
     // A long-running part runs on a node or in a pod and finds its site only by the file.
     const cluster = serves ? '' : '; for a Kubernetes cluster: --context NAME'
@@ -101,7 +101,8 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
     return { config, api, kube, metrics }
   }
   const { hasSeveralHubs } = await import('../../compose/site/part.ts')
-  if (hasSeveralHubs(config)) {
+  const severalHubs = hasSeveralHubs(config)
+  if (severalHubs) {
     const { openFirstHub } = await import('../../compose/hub/open-site-node.ts')
     if (serves && init.node !== undefined) {
       makeState(config)
@@ -114,7 +115,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   makeState(config)
   const { objects, state, gateways } = config
   const notesAfterMs = serves && components !== undefined && !components.includes('agent') ? LEFT_TO_AGENT_MS : 0
-  const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs })
+  const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs, severalHubs })
   return { config, api, leases: api.leases, metrics }
 }
 
@@ -130,7 +131,7 @@ async function openNode(file: NodeFile, init: OpenSiteInit): Promise<OpenSite> {
     if (init.wantsHub !== true) await checkActs(config)
     const api = new FileApi(
       { clock: new SystemClock(), logger },
-      { objects, state, gateways: config.gateways, once: true },
+      { objects, state, gateways: config.gateways, once: true, severalHubs: true },
     )
     return { config, api, leases: api.leases, metrics: undefined }
   }

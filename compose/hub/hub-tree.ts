@@ -7,12 +7,17 @@
  *   state/identity                                              of the cluster, at its broker
  *   state/hub                                                   authority, nodes, and members.json: the hubs that vote
  *   state/term/term.json, state/term/promote                    of this machine only
+ *   state/removed/                                              marks of this machine only (RemovalMarks)
  *   state/discarded/<time>/                                     the user's files that the acting hub did not have
+ *
+ * An object of the state is removed only with a mark. One that is missing without it was lost by the disk: an empty file
+ * takes its place, which no hub takes for news, until its writer or another hub gives the content.
  */
 import { createHash } from 'node:crypto'
-import { readFileSync, rmSync } from 'node:fs'
-import { constants, copyFile, mkdir, readFile, readdir, rm, stat } from 'node:fs/promises'
+import { readFileSync, renameSync, rmSync } from 'node:fs'
+import { constants, copyFile, mkdir, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, join, sep } from 'node:path'
+import { RemovalMarks } from '../../kubeapi/files/files.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import {
   type Changed,
@@ -22,7 +27,7 @@ import {
   parseStoredTerm,
 } from '../../kubeapi/remote/remote.ts'
 import { SerialQueue } from '../../reconcile/reconcile.ts'
-import { UserError, messageOf, replaceFile, syncPath } from '../../runtime/runtime.ts'
+import { UserError, createFile, messageOf, replaceFile, syncPath, writeTemporary } from '../../runtime/runtime.ts'
 
 export interface TreePlaces {
   /** Absolute paths. */
@@ -35,6 +40,8 @@ const STATE_FOLDERS = ['objects', 'files', 'leases', 'identity', 'hub'] as const
 const MEMBERS = 'state/hub/members.json'
 /** Every site of several hubs has these, so one that is missing is a fault of the disk. */
 const NEVER_GONE: ReadonlySet<TreePath> = new Set(['site.yaml', 'state/hub/authority.pem', MEMBERS])
+/** Nobody removes these without a mark. */
+const MARKED = /^state\/objects\//
 /** Of one file in one run. */
 const MOST_KEPT = 100
 const USER = /\.(ya?ml|json)$/
@@ -61,6 +68,7 @@ export class HubTree implements SiteTree {
   readonly #unsynced = new Set<TreePath>()
   readonly #folders = new Set<string>()
   readonly #syncs = new SerialQueue()
+  readonly #marks: RemovalMarks
   readonly #startMs: number
   #isFirst = true
   #members: readonly string[] | undefined
@@ -70,6 +78,7 @@ export class HubTree implements SiteTree {
   constructor(places: TreePlaces, nowMs: number) {
     this.#places = places
     this.#startMs = nowMs
+    this.#marks = new RemovalMarks(places.state)
     this.#discarded = join(places.state, 'discarded', new Date(nowMs).toISOString().replaceAll(':', '-'))
   }
 
@@ -93,6 +102,9 @@ export class HubTree implements SiteTree {
       await this.#look(nodePath(only.enrolled), seen)
       await this.#listFolder(INVITATIONS, seen)
     } else for (const path of pathsOf(only)) await this.#look(path, seen)
+    if (this.#isFirst && only === undefined) await this.#marks.dropStale(this.#startMs)
+    const gone = [...this.#known.keys()].filter((path) => !seen.has(path) && isWanted(path))
+    for (const path of gone) if (MARKED.test(path) && !this.#marks.has(markOf(path))) await this.#keepPlace(path, seen)
     const changed: TreePath[] = []
     for (const [path, stamp] of seen) {
       if (this.#known.get(path)?.stamp === stamp) continue
@@ -100,9 +112,12 @@ export class HubTree implements SiteTree {
       this.#noteUnsynced(path, stamp)
       changed.push(path)
     }
-    for (const path of [...this.#known.keys()]) {
-      if (seen.has(path) || !isWanted(path)) continue
+    for (const path of gone) {
+      if (seen.has(path)) continue
+      this.#marks.drop(markOf(path))
       this.#known.delete(path)
+      this.#written.delete(path)
+      this.#refused.delete(path)
       this.#folders.add(dirname(this.#pathOf(path)))
       changed.push(path)
     }
@@ -114,6 +129,33 @@ export class HubTree implements SiteTree {
   async read(path: TreePath): Promise<Uint8Array | 'damaged' | undefined> {
     const content = await contentOf(this.#pathOf(path))
     return content !== undefined && isDamaged(path, content) ? 'damaged' : content
+  }
+
+  async restore(path: TreePath, content: Uint8Array): Promise<boolean> {
+    if (isDamaged(path, content)) return false
+    const place = this.#pathOf(path)
+    const present = await contentOf(place)
+    const isLost =
+      present === undefined ? this.isKept(path) && !this.#marks.has(markOf(path)) : isDamaged(path, present)
+    if (!isLost) return false
+    await makeFolder(dirname(place))
+    // Its writer may be faster: what is good now stays.
+    if (present === undefined) return createFile(place, content)
+    const temporary = await writeTemporary(place, content, 0o600)
+    try {
+      if (!isDamaged(path, readFileSync(place))) return false
+      renameSync(temporary, place)
+      return true
+    } catch (error) {
+      if (isMissing(error)) return false
+      throw error
+    } finally {
+      await rm(temporary, { force: true })
+    }
+  }
+
+  isKept(path: TreePath): boolean {
+    return MARKED.test(path)
   }
 
   hasRefused(path: TreePath, hash: string): boolean {
@@ -206,6 +248,16 @@ export class HubTree implements SiteTree {
     for (const path of seen.keys()) if (!paths.has(path)) await this.write(path, undefined)
   }
 
+  /** For a file that the disk has lost. */
+  async #keepPlace(path: TreePath, seen: Map<TreePath, string>): Promise<void> {
+    const place = this.#pathOf(path)
+    await makeFolder(dirname(place))
+    await writeFile(place, '', { flag: 'wx', mode: 0o600 }).catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+    })
+    await this.#look(path, seen)
+  }
+
   /** At the start, files that the kernel has written long ago need no sync: there may be very many. */
   #noteUnsynced(path: TreePath, stamp: string): void {
     const mtimeMs = Number(stamp.split(' ')[1])
@@ -280,8 +332,10 @@ export class HubTree implements SiteTree {
 
   async #look(path: TreePath, seen: Map<TreePath, string>): Promise<void> {
     try {
-      const { size, mtimeMs, ino } = await stat(this.#pathOf(path))
-      if (size <= MAX_OCTETS) seen.set(path, `${size} ${mtimeMs} ${ino}`)
+      const found = await stat(this.#pathOf(path))
+      const { size, mtimeMs, ino } = found
+      // A named pipe in the user's folder would never end.
+      if (found.isFile() && size <= MAX_OCTETS) seen.set(path, `${size} ${mtimeMs} ${ino}`)
     } catch (error) {
       if (!isMissing(error)) throw error
     }
@@ -302,6 +356,11 @@ function wantedBy(only: Changed): (path: TreePath) => boolean {
   if ('enrolled' in only) return (path) => path === nodePath(only.enrolled) || path.startsWith(`${INVITATIONS}/`)
   const paths = pathsOf(only)
   return (path) => paths.includes(path)
+}
+
+/** The marks name paths below the state folder. */
+function markOf(path: TreePath): string {
+  return path.replace(/^state\//, '')
 }
 
 /** As in hub-store.ts. */

@@ -141,7 +141,7 @@ export async function serveHubs(
     })
     const config = { ...current, objects, state, identity: join(state, 'identity') }
     const nodes = await openStore()
-    const api = new FileApi({ clock, logger }, { objects, state, gateways: config.gateways })
+    const api = new FileApi({ clock, logger }, { objects, state, gateways: config.gateways, severalHubs: true })
     try {
       hub.act({
         ...{ api, term, leases: api.leases },

@@ -15,7 +15,14 @@ import {
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import { runRelay } from '../../relay/main.ts'
-import { type ComponentDeps, UserError, messageOf, parseHostPort, replaceFile } from '../../runtime/runtime.ts'
+import {
+  type ComponentDeps,
+  UserError,
+  checkReadable,
+  messageOf,
+  parseHostPort,
+  replaceFile,
+} from '../../runtime/runtime.ts'
 import type { SharedPort } from '../../runtime/shared-port/shared-port.ts'
 import type { LogThreshold } from '../../runtime/logging/logging.ts'
 import { withProcess } from '../compose.ts'
@@ -168,6 +175,7 @@ async function readAuthorities(files: readonly string[]): Promise<readonly Uint8
 
 async function read(file: string): Promise<string> {
   try {
+    checkReadable(file)
     return await readFile(file, 'utf8')
   } catch (cause) {
     throw new UserError(`${file}: ${messageOf(cause)}`, { cause })

@@ -35,6 +35,7 @@ import { type NodeGateway, withGatewayLabels } from '../../model/lanes/lanes.ts'
 import { KindFiles, writeId } from './kind-files.ts'
 import { FileLeases } from './file-leases.ts'
 import { type FileProblem, ProblemBoard, type StateTrouble } from './problem-board.ts'
+import { RemovalMarks } from './removal-marks.ts'
 import { UserFolder } from './user/user-folder.ts'
 
 export interface FileApiDeps {
@@ -69,6 +70,8 @@ export interface FileApiInit {
    * other's disk writes. Absent: 0, as for the process that acts on the objects.
    */
   readonly notesAfterMs?: number
+  /** Several hubs keep the state equal: see RemovalMarks. */
+  readonly severalHubs?: boolean
 }
 
 const DEFAULT_RESCAN_MS = 30_000
@@ -283,6 +286,7 @@ export class FileApi implements ClusterApi {
         onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
         onStateError: (path, error) => this.#problems.stateError(path, error),
         syncs: this.#syncs,
+        marks: this.#init.severalHubs === true ? new RemovalMarks(this.#init.state) : undefined,
         writes: this.#writes,
       },
       {

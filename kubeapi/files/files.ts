@@ -11,6 +11,7 @@ export {
 } from './plan-site-check.ts'
 export { type FileProblem, InvalidFileError, formatProblem } from './problem-board.ts'
 export { checkSite, readSiteTexts } from './read-site-texts.ts'
+export { RemovalMarks } from './removal-marks.ts'
 export { type RunningSite, keepSiteText, planRunningSite, readRunningSite, warnOfSite } from './running-site.ts'
 export { type KubernetesAccess, type SiteConfig, parseSiteFile, readSiteFile } from './site-file.ts'
 export { changeSiteExposure } from './user/edit-site-file.ts'

@@ -8,6 +8,7 @@ import type { Clock, WriteQueue } from '../../reconcile/reconcile.ts'
 import { KindStore, type ObjectKey, type StoredStatus, specParts } from '../driver/driver.ts'
 import { type LaterSyncs, removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './file-owners.ts'
+import type { RemovalMarks } from './removal-marks.ts'
 import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'
 import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
 
@@ -18,6 +19,8 @@ export interface KindFilesDeps {
   readonly onStateError: (path: string, error: unknown) => void
   /** Of all kinds. */
   readonly syncs: LaterSyncs
+  /** See StateFolderDeps. */
+  readonly marks?: RemovalMarks | undefined
   /** Of all kinds. Writes of an object are queued under writeId(). */
   readonly writes: WriteQueue
 }
@@ -75,6 +78,7 @@ export class KindFiles {
         onCorrupt: (path, reason) => this.#onCorrupt(path, reason),
         onSyncError: (path, error) => this.#onSyncError(path, error),
         syncs: deps.syncs,
+        marks: deps.marks,
       },
       init,
     )

@@ -7,7 +7,7 @@ import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { formatAddress, parseAddressPort } from '../../model/addresses/addresses.ts'
 import { choice, dnsLabel, dnsSubdomain, list, textThat } from '../../model/kinds/kinds.ts'
-import type { HostPort } from '../../runtime/runtime.ts'
+import { type HostPort, checkReadable } from '../../runtime/runtime.ts'
 import { formatYaml } from '../kubeapi.ts'
 import { InvalidFileError } from './problem-board.ts'
 import { readSource, schemaProblems } from './yaml-source.ts'
@@ -63,8 +63,13 @@ const schema = z.strictObject(
  * InvalidFileError with all problems and their lines.
  */
 export async function readNodeFile(path: string): Promise<NodeFile | undefined> {
-  const content = await readFile(path, 'utf8').catch(() => undefined)
+  const content = await textOf(path).catch(() => undefined)
   return content === undefined ? undefined : parseNodeFile(path, content)
+}
+
+async function textOf(path: string): Promise<string> {
+  checkReadable(path)
+  return readFile(path, 'utf8')
 }
 
 /** Like readNodeFile(), for text. */

@@ -12,6 +12,7 @@ import { messageOf, temporaryPath } from '../../runtime/runtime.ts'
 import { ClusterApiError } from '../kubeapi.ts'
 import { NO_NAMESPACE, type ObjectKey, type StoredStatus, keyOf } from '../driver/driver.ts'
 import { createFileOnce, type LaterSyncs, errorCode, isMissing, writeFileUnsynced } from './atomic-write.ts'
+import type { RemovalMarks } from './removal-marks.ts'
 import { stampOf } from './user/user-file.ts'
 
 // Validates the fields of state files that the components use. Sealane wrote them, but a disk error or a manual edit
@@ -65,6 +66,8 @@ export interface StateFolderDeps {
   /** Called if the disk did not take a file that is written: it may be lost with the next crash of the machine. */
   readonly onSyncError: (path: string, error: unknown) => void
   readonly syncs: LaterSyncs
+  /** Where several hubs keep the files of the site equal. */
+  readonly marks?: RemovalMarks | undefined
 }
 
 export class StateFolder {
@@ -73,6 +76,7 @@ export class StateFolder {
   readonly #onCorrupt: StateFolderDeps['onCorrupt']
   readonly #onSyncError: StateFolderDeps['onSyncError']
   readonly #syncs: LaterSyncs
+  readonly #marks: RemovalMarks | undefined
 
   constructor(deps: StateFolderDeps, init: { readonly path: string; readonly kind: Kind }) {
     this.path = init.path
@@ -80,6 +84,7 @@ export class StateFolder {
     this.#onCorrupt = deps.onCorrupt
     this.#onSyncError = deps.onSyncError
     this.#syncs = deps.syncs
+    this.#marks = deps.marks
   }
 
   pathOf(key: ObjectKey, part: StatePart): string {
@@ -124,6 +129,7 @@ export class StateFolder {
     const path = this.pathOf(key, part)
     try {
       await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`)
+      this.#marks?.drop(this.#inState(path))
     } catch (error) {
       throw unavailable('write', path, error)
     }
@@ -137,21 +143,23 @@ export class StateFolder {
     const path = this.pathOf(key, 'user')
     const text = `${JSON.stringify(note)}\n`
     try {
-      if (createFileOnce(path, text)) return note
+      if (this.#createOnce(path, text)) return note
       const other = this.read(key, 'user')
       if (other !== undefined) return other
       // A damaged file occupies the name.
       this.remove(key, 'user')
-      return createFileOnce(path, text) ? note : (this.read(key, 'user') ?? note)
+      return this.#createOnce(path, text) ? note : (this.read(key, 'user') ?? note)
     } catch (error) {
       throw error instanceof ClusterApiError ? error : unavailable('write', path, error)
     }
   }
 
-  /** Removes a file; does nothing if there is none. Throws as write() does. */
+  /** Removes a file, as its owner means it; does nothing if there is none. Throws as write() does. */
   remove(key: ObjectKey, part: StatePart): void {
     const path = this.pathOf(key, part)
     try {
+      if (this.#marks !== undefined && statSync(path, { throwIfNoEntry: false }) !== undefined)
+        this.#marks.add(this.#inState(path))
       unlinkSync(path)
     } catch (error) {
       if (!isMissing(error)) throw unavailable('remove', path, error)
@@ -160,9 +168,11 @@ export class StateFolder {
 
   /**
    * Removes a file that a power loss has left empty, or filled with NUL octets; false if it is not so. One that another
-   * process writes meanwhile stays. Throws as write() does.
+   * process writes meanwhile stays. So does each one where there are several hubs: nobody means to remove what another
+   * hub may have. Throws as write() does.
    */
   removeEmpty(key: ObjectKey, part: StatePart): boolean {
+    if (this.#marks !== undefined) return false
     const path = this.pathOf(key, part)
     const aside = temporaryPath(path)
     try {
@@ -193,6 +203,16 @@ export class StateFolder {
     } catch {
       return false
     }
+  }
+
+  #createOnce(path: string, text: string): boolean {
+    const isCreated = createFileOnce(path, text)
+    if (isCreated) this.#marks?.drop(this.#inState(path))
+    return isCreated
+  }
+
+  #inState(path: string): string {
+    return join('objects', this.#kind, relative(this.path, path))
   }
 
   #complaint(value: unknown, key: ObjectKey, part: StatePart): string | undefined {

@@ -8,7 +8,7 @@ import type { RequestOptions } from 'node:https'
 import { resolve } from 'node:path'
 import type { Cluster } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/reconcile.ts'
-import { ProgramError, runProgram } from '../../runtime/runtime.ts'
+import { ProgramError, checkReadable, runProgram } from '../../runtime/runtime.ts'
 
 export interface ExecConfig {
   readonly apiVersion?: string
@@ -117,6 +117,7 @@ function wordsOf(stderr: Buffer): string {
 
 async function clusterInfo(cluster: PluginInit['cluster']): Promise<Record<string, unknown>> {
   const { server, caData, caFile, tlsServerName, skipTLSVerify, proxyUrl, pluginConfig } = cluster
+  if (caData === undefined && caFile !== undefined) checkReadable(caFile)
   const ca = caData ?? (caFile === undefined ? undefined : (await readFile(caFile)).toString('base64'))
   return {
     server,

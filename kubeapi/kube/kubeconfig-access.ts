@@ -4,7 +4,7 @@ import type { RequestOptions } from 'node:https'
 import type { Cluster, Context, User } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { type Proxy, parseProxy, proxyChoice } from '../../runtime/proxy/proxy.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, checkReadable } from '../../runtime/runtime.ts'
 import { type ExecConfig, pluginLogin } from './credential-plugin.ts'
 import { targetOf } from './http/proxied-agent.ts'
 import { type Credentials, type RequestHeaders, type ServerAccess, TokenFile } from './server-access.ts'
@@ -136,7 +136,9 @@ async function loggedIn(
 
 async function fileOrData(file: string | undefined, data: string | undefined): Promise<Buffer | undefined> {
   if (data !== undefined) return Buffer.from(data, 'base64')
-  return file === undefined ? undefined : readFile(file)
+  if (file === undefined) return undefined
+  checkReadable(file)
+  return readFile(file)
 }
 
 function credentialsFrom(options: RequestOptions, impersonation: Impersonation | undefined): Credentials {

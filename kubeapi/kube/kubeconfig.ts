@@ -9,7 +9,7 @@ import { delimiter, dirname, join, resolve } from 'node:path'
 import { ActionOnInvalid, newClusters, newContexts, newUsers } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/reconcile.ts'
 import { parseYaml } from '../kubeapi.ts'
-import { UserError } from '../../runtime/runtime.ts'
+import { UserError, checkReadable } from '../../runtime/runtime.ts'
 import {
   type Kubeconfig,
   type KubeconfigCluster,
@@ -98,6 +98,7 @@ function readKubeconfig(path: string, lenient: boolean): Kubeconfig | undefined 
 
 function readText(path: string, lenient: boolean): string | undefined {
   try {
+    checkReadable(path)
     return readFileSync(path, 'utf8')
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException

@@ -23,12 +23,13 @@ import {
   onVote,
   onVoteRequest,
   promoted,
+  resigned,
   resumed,
   startTerm,
   voteRequest,
   whenSilent,
 } from './plan-term.ts'
-import { MAX_FILE, type PeerAnswer, type PeerRequest, type TreePath } from './wire.ts'
+import { MAX_FILE, MAX_OFFERS, type PeerAnswer, type PeerRequest, type TreePath } from './wire.ts'
 
 /** The files of a site on this machine that hubs keep equal. */
 export interface SiteTree {
@@ -46,6 +47,13 @@ export interface SiteTree {
   readonly write: (path: TreePath, content: Uint8Array | undefined) => Promise<void>
   /** Whether write() kept a good file instead of the content with this hash. */
   readonly hasRefused: (path: TreePath, hash: string) => boolean
+  /**
+   * Writes a file that another hub still has, if it is damaged here, or missing though nobody meant to remove it. Gives
+   * whether it did; changed() then finds it.
+   */
+  readonly restore: (path: TreePath, content: Uint8Array) => Promise<boolean>
+  /** Whether nobody removes a file of this path without saying so. */
+  readonly isKept: (path: TreePath) => boolean
   /** All files with their SHA-256 in hexadecimal; undefined for a damaged file of the state. */
   readonly hashes: () => Promise<readonly (readonly [TreePath, string | undefined])[]>
   /** Waits until the disk has all that was written, or that changed() or hashes() found. */
@@ -89,6 +97,14 @@ const SCAN_MS = 1000
 /** Of one message. Each file is synced to the disk. */
 const MAX_FILES = 100
 const MAX_OCTETS = MAX_FILE
+/** The last changes: a hub that lacks older ones compares all files instead. */
+const MAX_CHANGES = 10_000
+/** As long as requests of nodes may take: if the disk takes nothing for so long, all their writes have failed. */
+const DISK_MS = 10_000
+/** A look at very many files takes some seconds on a small machine. */
+const SLOW_SCAN_MS = 30_000
+/** An acting hub that has written nothing for so long tries whether the disk still takes it. */
+const TRY_MS = 5000
 
 export class HubMember {
   readonly #deps: HubMemberDeps
@@ -98,14 +114,22 @@ export class HubMember {
   readonly #stores = new SerialQueue()
   readonly #notes = new SerialQueue()
   readonly #waiting = new Set<() => void>()
-  /** The index at which each file changed, in the present term of this hub. */
+  /** The index at which each file last changed, in the present term of this hub, oldest first: the last MAX_CHANGES. */
   readonly #indexes = new Map<TreePath, number>()
+  /** Changes up to this index may be missing from #indexes. */
+  #forgotten = 0
+  /** The work that only a disk that answers ends. */
+  readonly #disk = { save: new DiskWork(), scan: new DiskWork(), sync: new DiskWork() }
   /** The first version of the office in which each hub got all files, and after which it gets changes. */
   readonly #wholeOf = new Map<string, Version>()
   #state: TermState
   #saved: StoredTerm | undefined
   /** The last version whose files are on the disk of this machine: what this hub has after a power loss. */
   #durable: Version
+  /** What this hub had on its disk when it came to act. */
+  #before: Version | undefined
+  /** Why something last failed, by what. */
+  readonly #troubles = new Map<string, string>()
   /** The version from which #indexes counts. */
   #counted: Version | undefined
   #asked: unknown
@@ -126,7 +150,7 @@ export class HubMember {
     return { term, leader, role: role.is, members: this.#deps.tree.members() }
   }
 
-  /** Takes part until the signal. Throws the error of `act`, or of the disk. */
+  /** Takes part until the signal. Throws the error of `act`, and that of the disk if it cannot read the files at all. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, tree } = this.#deps
     const over = new AbortController()
@@ -135,12 +159,12 @@ export class HubMember {
     // It is older than this process: what has happened since is not known.
     if (this.#deps.takePromotion()) this.#deps.logger.warn('a promotion is ignored', { reason: 'PromotionIgnored' })
     const { stored } = this.#init
-    if (stored !== undefined && this.#members().length <= 2) this.#state = resumed(this.#state, stored)
+    if (stored !== undefined && this.#members().length <= 2) this.#move(resumed(this.#state, stored))
     const loops = [...this.#peers.keys()].flatMap((hub) => [this.#beat(hub, until), this.#feed(hub, until)])
-    loops.push(this.#scan(until))
+    loops.push(this.#scan(until), this.#resign(until))
     try {
       while (!until.aborted && this.#failed === undefined) {
-        await this.#tick(until)
+        await this.#tried('act', () => this.#tick(until))
         await clock.sleep(TICK_MS, until).catch(() => undefined)
       }
     } finally {
@@ -179,11 +203,13 @@ export class HubMember {
         const lacks = ([path, hash]: readonly [TreePath, string]): boolean =>
           present.get(path) !== hash && !tree.hasRefused(path, hash)
         const missing = whole.filter(lacks).map(([path]) => path)
-        if (missing.length > 0 || version === undefined || !isCurrent()) return { ...(await this.#present()), missing }
+        const offers = request.wants === undefined ? undefined : await this.#offers(request, present)
+        if (missing.length > 0 || version === undefined || !isCurrent())
+          return { ...(await this.#present()), missing, ...(offers === undefined ? {} : { offers }) }
         await tree.keepOnly(new Set([...whole.map(([path]) => path), ...damaged]))
       }
       // The acting hub counts on what this one says it has.
-      if (version !== undefined) await tree.sync()
+      if (version !== undefined) await this.#disk.sync.of(clock, () => tree.sync())
       if (version !== undefined && isCurrent()) {
         this.#move(onStored(this.#state, version))
         this.#durable = version
@@ -225,17 +251,20 @@ export class HubMember {
         this.#move(promoted(this.#state))
       else this.#deps.logger.warn('a promotion is ignored', { reason: 'PromotionIgnored', hubs: members.length })
     }
-    this.#move(whenSilent(this.#state, members, clock.monotonic()))
+    // A hub whose disk hangs could not serve.
+    if (!this.#isStuck()) this.#move(whenSilent(this.#state, members, clock.monotonic()))
     const { role } = this.#state
     if (role.is === 'asking' && this.#asked !== role.sinceMs) {
       this.#asked = role.sinceMs
-      void this.#askVotes(signal)
+      void this.#tried('ask for votes', () => this.#askVotes(signal))
     }
     if (role.is === 'acting' && this.#counted !== role.first) {
       await this.#present()
-      await this.#notes.run(() => tree.changed())
+      const paths = await this.#notes.run(() => this.#disk.scan.of(clock, () => tree.changed()))
       await unlessAborted(orAborted(this.#settle(), signal), signal)
       this.#indexes.clear()
+      this.#forgotten = 0
+      this.#remember(paths, role.first.index)
       this.#counted = role.first
       this.#wake()
     }
@@ -310,7 +339,8 @@ export class HubMember {
     const { clock } = this.#deps
     const connection = this.#connection(hub)
     while (!signal.aborted) {
-      if (this.#state.role.is === 'acting') await this.#sendStates(hub, connection, {}, signal)
+      if (this.#state.role.is === 'acting')
+        await this.#tried('tell another hub that it acts', () => this.#sendStates(hub, connection, {}, signal))
       await unlessAborted(clock.sleep(this.#state.role.is === 'acting' ? BEAT_MS : TICK_MS, signal), signal)
     }
   }
@@ -327,31 +357,41 @@ export class HubMember {
         await this.#woken(signal).catch(() => undefined)
         continue
       }
-      const isSent =
-        hasAll && stored.term === term
-          ? await this.#sendChanges(hub, connection, stored, signal)
-          : await this.#sendWhole(hub, connection, signal)
-      if (isSent) this.#wholeOf.set(hub, role.first)
-      if (!isSent) await this.#deps.clock.sleep(BEAT_MS, signal).catch(() => undefined)
+      const knowsChanges = hasAll && stored.term === term && stored.index >= this.#forgotten
+      const isSent = await this.#tried('send files to another hub', () =>
+        knowsChanges
+          ? this.#sendChanges(hub, connection, stored, signal)
+          : this.#sendWhole(hub, connection, stored, signal),
+      )
+      if (isSent === true) this.#wholeOf.set(hub, role.first)
+      else await this.#deps.clock.sleep(BEAT_MS, signal).catch(() => undefined)
     }
   }
 
   async #sendChanges(hub: string, connection: HubConnection, base: Version, signal: AbortSignal): Promise<boolean> {
     const { version } = this.#state
     const paths = [...this.#indexes].flatMap(([path, index]) => (index > base.index ? [path] : []))
-    return (await this.#sendFiles(hub, connection, { paths, base, version }, signal)) !== undefined
+    const sent = await this.#sendFiles(hub, connection, { paths, base, version }, signal)
+    if (sent === undefined) return false
+    // The other hub may have what is damaged here.
+    return paths.every((path) => sent.has(path)) || this.#sendWhole(hub, connection, version, signal)
   }
 
-  async #sendWhole(hub: string, connection: HubConnection, signal: AbortSignal): Promise<boolean> {
-    const { version } = this.#state
+  /** `stored`: what the other hub has. */
+  async #sendWhole(hub: string, connection: HubConnection, stored: Version, signal: AbortSignal): Promise<boolean> {
+    const { version, term } = this.#state
     const whole = new Map<TreePath, string>()
     const damaged: TreePath[] = []
     for (const [path, hash] of await this.#deps.tree.hashes()) {
       if (hash === undefined) damaged.push(path)
       else whole.set(path, hash)
     }
-    const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged }, signal)
+    // What a hub that was equal to this one has, and this one has not, was lost here: nothing was removed meanwhile.
+    const isEqual = this.#forgotten === 0 && isSame(stored, this.#before)
+    const wants = isEqual ? 'lost' : damaged.length > 0 ? 'damaged' : undefined
+    const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged, wants }, signal)
     if (answer?.missing === undefined) return false
+    if (await this.#takeBack(hub, term, answer.offers ?? [])) return false
     const sent = await this.#sendFiles(hub, connection, { paths: answer.missing }, signal)
     if (sent === undefined) return false
     // A file may have changed since; the change has a later version.
@@ -361,6 +401,50 @@ export class HubMember {
     }
     const last = await this.#sendStates(hub, connection, { whole: [...whole], damaged, version }, signal)
     return last !== undefined && (last.missing ?? []).length === 0
+  }
+
+  /** Stores what the disk of this hub has lost. Gives whether that changed anything. */
+  async #takeBack(hub: string, term: number, offers: readonly (readonly [TreePath, string])[]): Promise<boolean> {
+    const { tree, logger } = this.#deps
+    let files = 0
+    for (const [path, content] of offers) {
+      if (this.#state.term !== term || this.#state.role.is !== 'acting') return true
+      // What changed in this term was not lost by a restart.
+      const isDamaged = (await tree.read(path)) === 'damaged'
+      if (!isDamaged && this.#indexes.has(path)) continue
+      if (await tree.restore(path, Buffer.from(content, 'base64'))) files += 1
+    }
+    if (files === 0) return false
+    logger.warn('another hub had files that the disk of this hub has lost', {
+      reason: 'StateFolderUnusable',
+      hub,
+      files,
+    })
+    await this.#note()
+    return true
+  }
+
+  /** What this hub has, and the acting one has lost. */
+  async #offers(
+    { wants, whole = [], damaged = [] }: Extract<PeerRequest, { verb: 'follow' }>,
+    present: ReadonlyMap<TreePath, string | undefined>,
+  ): Promise<readonly (readonly [TreePath, string])[]> {
+    const { tree } = this.#deps
+    const named = new Set([...whole.map(([path]) => path), ...damaged])
+    const lost = wants === 'lost' ? [...present.keys()].filter((path) => !named.has(path) && tree.isKept(path)) : []
+    const offers: [TreePath, string][] = []
+    let octets = 0
+    for (const path of [...damaged, ...lost]) {
+      if (present.get(path) === undefined) continue
+      const content = await tree.read(path)
+      if (content === 'damaged' || content === undefined) continue
+      const text = Buffer.from(content).toString('base64')
+      // The rest is asked for next.
+      if (offers.length >= MAX_OFFERS || octets + text.length > MAX_OCTETS) break
+      offers.push([path, text])
+      octets += text.length
+    }
+    return offers
   }
 
   /** Gives the hashes of what was sent; undefined if the other hub did not take it. */
@@ -458,16 +542,74 @@ export class HubMember {
   }
 
   async #note(only?: Changed): Promise<void> {
+    const { clock, tree } = this.#deps
     await this.#notes.run(async () => {
       const { role } = this.#state
-      const paths = await this.#deps.tree.changed(only)
+      const paths = await this.#disk.scan.of(clock, () => tree.changed(only))
       if (paths.length === 0 || role.is !== 'acting' || this.#counted !== role.first) return
       const next = onChange(this.#state)
       if (next.role.is !== 'acting' || next.role.first !== role.first) return
-      for (const path of paths) this.#indexes.set(path, next.version.index)
+      this.#remember(paths, next.version.index)
       this.#move(next)
       this.#wake()
     })
+  }
+
+  /** Each renewal of a Lease is a file with another path, so what is remembered has an end. */
+  #remember(paths: readonly TreePath[], index: number): void {
+    for (const path of paths) {
+      this.#indexes.delete(path)
+      this.#indexes.set(path, index)
+    }
+    for (const [path, changed] of this.#indexes) {
+      if (this.#indexes.size <= MAX_CHANGES) break
+      this.#indexes.delete(path)
+      this.#forgotten = changed
+    }
+  }
+
+  /** A hub whose disk hangs or is full takes no writes: it leaves its office to others, if they are enough without it. */
+  async #resign(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    while (await unlessAborted(clock.sleep(BEAT_MS, signal), signal)) {
+      this.#tryDisk()
+      if (this.#state.role.is !== 'acting' || !this.#isStuck()) continue
+      const next = resigned(this.#state, this.#members(), clock.monotonic())
+      if (next === this.#state) continue
+      logger.warn('the disk takes nothing: another hub is to act', { reason: 'StateFolderUnusable', term: next.term })
+      this.#move(next)
+    }
+  }
+
+  #tryDisk(): void {
+    const { clock, save, tree } = this.#deps
+    const { save: saving, sync: syncing } = this.#disk
+    const [last, nowMs] = [this.#saved, clock.monotonic()]
+    const isDue = this.#state.role.is === 'acting' && this.#members().length > 2 && saving.idleMs(nowMs) >= TRY_MS
+    if (last !== undefined && !saving.runs && (isDue || saving.fails))
+      void this.#tried('store its term', () => this.#saves.run(() => saving.of(clock, () => save(this.#saved ?? last))))
+    if (syncing.fails && !syncing.runs) void this.#tried('sync its files', () => syncing.of(clock, () => tree.sync()))
+  }
+
+  #isStuck(): boolean {
+    const { save, scan, sync } = this.#disk
+    const now = this.#deps.clock.monotonic()
+    return save.troubleMs(now) >= DISK_MS || sync.troubleMs(now) >= DISK_MS || scan.runsMs(now) >= SLOW_SCAN_MS
+  }
+
+  /** What the disk or another hub refuses is tried again with the next beat: it must not end the process. */
+  async #tried<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      const result = await work()
+      this.#troubles.delete(what)
+      return result
+    } catch (error) {
+      const why = messageOf(error)
+      if (this.#troubles.get(what) !== why)
+        this.#deps.logger.warn(`this hub cannot ${what}`, { reason: 'StateFolderUnusable', why })
+      this.#troubles.set(what, why)
+      return undefined
+    }
   }
 
   /** The hubs that vote. Of two, the operator has replaced one that the site file does not name any more. */
@@ -477,6 +619,7 @@ export class HubMember {
   }
 
   #move(next: TermState): void {
+    if (next.role.is === 'acting' && this.#state.role.is !== 'acting') this.#before = this.#durable
     const hasHeard = next.leader !== undefined && next.leader !== this.#state.leader
     this.#state = next
     if (hasHeard && next.role.is === 'following')
@@ -495,7 +638,7 @@ export class HubMember {
         last.votedFor === votedFor &&
         last.acts === next.acts &&
         isSame(last.version, next.version)
-      if (!isSaved) await this.#deps.save(next)
+      if (!isSaved) await this.#disk.save.of(this.#deps.clock, () => this.#deps.save(next))
       this.#saved = next
       return { term, version }
     })
@@ -508,7 +651,7 @@ export class HubMember {
   async #settle(): Promise<void> {
     const { term, version } = this.#state
     try {
-      await this.#deps.tree.sync()
+      await this.#disk.sync.of(this.#deps.clock, () => this.#deps.tree.sync())
     } catch (cause) {
       throw new ClusterApiError('Unavailable', `the disk does not take the files of the site: ${messageOf(cause)}`, {
         cause,
@@ -541,6 +684,52 @@ export class HubMember {
       cancel()
       this.#waiting.delete(wake)
     }
+  }
+}
+
+/** What one kind of work with the disk shows about it. */
+class DiskWork {
+  #count = 0
+  /** When the disk last showed a sign, or work was last given to an idle one. */
+  #sinceMs = -Infinity
+  #failedMs: number | undefined
+
+  async of<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
+    if (this.#count === 0) this.#sinceMs = clock.monotonic()
+    this.#count += 1
+    try {
+      const result = await work()
+      this.#failedMs = undefined
+      return result
+    } catch (error) {
+      this.#failedMs ??= clock.monotonic()
+      throw error
+    } finally {
+      this.#count -= 1
+      this.#sinceMs = clock.monotonic()
+    }
+  }
+
+  get runs(): boolean {
+    return this.#count > 0
+  }
+
+  /** Whether the last work failed. */
+  get fails(): boolean {
+    return this.#failedMs !== undefined
+  }
+
+  idleMs(nowMs: number): number {
+    return this.#count > 0 ? 0 : nowMs - this.#sinceMs
+  }
+
+  runsMs(nowMs: number): number {
+    return this.#count > 0 ? nowMs - this.#sinceMs : 0
+  }
+
+  /** How long no work has come to a good end, though there was some. */
+  troubleMs(nowMs: number): number {
+    return Math.max(this.runsMs(nowMs), nowMs - (this.#failedMs ?? nowMs))
   }
 }
 

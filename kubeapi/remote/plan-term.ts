@@ -99,6 +99,16 @@ export function promoted(state: TermState): TermState {
   return acting({ ...state, term: state.term + 1, votedFor: state.own })
 }
 
+/** The acting hub follows again, if the others are a majority without it and have answered lately: one of them acts next. */
+export function resigned(state: TermState, members: readonly string[], nowMs: number): TermState {
+  const { role, own, term } = state
+  if (role.is !== 'acting') return state
+  const isThere = (member: string): boolean =>
+    member !== own && nowMs - (role.heardMs.get(member) ?? -Infinity) < TERM_LEASE_MS
+  if (!isMajority(members, isThere)) return state
+  return { ...follow(state, term), leader: undefined, heardMs: nowMs }
+}
+
 /**
  * One of at most two hubs continues in the term in which it acted before a restart, unless it has already heard from
  * another one that acts: what it stored is older than that.

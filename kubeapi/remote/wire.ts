@@ -25,6 +25,8 @@ export const MAX_LINE = 8_388_608
 /** Octets of one file that hubs send each other. */
 export const MAX_FILE = 4_194_304
 const MAX_FILES = 200_000
+/** Files of one answer of a hub to another. */
+export const MAX_OFFERS = 100
 
 const KINDS: Readonly<Record<Kind, true>> = {
   Namespace: true,
@@ -112,6 +114,8 @@ export type PeerRequest =
       readonly whole?: readonly (readonly [TreePath, string])[] | undefined
       /** With `whole`: files that the sender has but cannot use. The receiver keeps its own. */
       readonly damaged?: readonly TreePath[] | undefined
+      /** With `whole`: the answer offers what the sender names as damaged; `lost`: also what it does not name at all. */
+      readonly wants?: 'damaged' | 'lost' | undefined
       /** What the receiver has after this message. With `whole`, it removes every other file, unless it lacks one. */
       readonly version?: Version | undefined
     }
@@ -121,6 +125,8 @@ export interface PeerAnswer {
   readonly version: Version
   readonly granted?: boolean | undefined
   readonly missing?: readonly TreePath[] | undefined
+  /** Files that the sender of the request has lost, in base64. Hubs of earlier releases give none. */
+  readonly offers?: readonly (readonly [TreePath, string])[] | undefined
 }
 
 export type WatchLine =
@@ -228,6 +234,7 @@ const peerRequest = z.discriminatedUnion(
         .array(treePath, { error: 'a list' })
         .max(MAX_FILES, { error: `at most ${MAX_FILES} files` })
         .optional(),
+      wants: z.enum(['damaged', 'lost'], { error: 'damaged or lost' }).optional(),
       base: version.optional(),
       version: version.optional(),
     }),
@@ -235,7 +242,13 @@ const peerRequest = z.discriminatedUnion(
   { error: 'a known verb' },
 )
 const peerAnswer = z.object(
-  { term: count, version, granted: z.boolean().optional(), missing: z.array(treePath).optional() },
+  {
+    ...{ term: count, version, granted: z.boolean().optional(), missing: z.array(treePath).optional() },
+    offers: z
+      .array(z.tuple([treePath, z.string().max(MAX_FILE)]))
+      .max(MAX_OFFERS)
+      .optional(),
+  },
   { error: 'a map' },
 )
 

@@ -1,4 +1,5 @@
 /** The messages after a user's mistake: one line names the mistake, and one line names the remedy. */
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
@@ -243,7 +244,9 @@ t.test('what a site cannot do: exit code 1', async (t) => {
   writeFileSync(token, '\n')
   const at = ['--site', site.file]
   const none = join(site.folder, 'none')
-  const rows: [string[], string, 1 | 2][] = [
+  const pipe = join(site.folder, 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const rows: [string[], string, 1 | 2 | 3][] = [
     [
       ['show', 'clusters', '--site', none],
       `--site "${none}": no such file; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
@@ -252,6 +255,32 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     [
       ['show', 'clusters', '--site', site.folder],
       `--site "${site.folder}": expected a file, got a folder; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
+      1,
+    ],
+    [
+      ['status', '--site', pipe],
+      `--site "${pipe}": expected a file, got a named pipe; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
+      3,
+    ],
+    [['status', '--kubeconfig', pipe], `kubeconfig ${pipe}: expected a regular file, got a named pipe: '${pipe}'`, 3],
+    [
+      ['status', '--bundle', pipe],
+      `--bundle ${pipe}: expected a regular file, got a named pipe: '${pipe}'; expected a file written by "sealane gather"`,
+      3,
+    ],
+    [
+      ['join', ...at, '--token-file', pipe],
+      `--token-file "${pipe}": expected a regular file, got a named pipe: '${pipe}'`,
+      1,
+    ],
+    [
+      ['broker', 'verify', '--backup', pipe],
+      `${pipe}: expected a regular file, got a named pipe; expected a file written by "sealane broker backup"`,
+      1,
+    ],
+    [
+      ['console', ...at, '--token-file', pipe],
+      `--token-file ${pipe}: expected a regular file, got a named pipe: '${pipe}'`,
       1,
     ],
     [
@@ -284,7 +313,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     [['join', '--token-file', token, ...at], `--token-file "${token}": expected a join token, but it is empty`, 1],
     [
       ['join', '--token-file', site.folder, ...at],
-      `--token-file "${site.folder}": EISDIR: illegal operation on a directory, read '${site.folder}'`,
+      `--token-file "${site.folder}": expected a regular file, got a folder: '${site.folder}'`,
       1,
     ],
     [

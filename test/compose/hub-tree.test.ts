@@ -1,15 +1,17 @@
 /** The files that hubs keep equal: what a power loss has damaged goes to no other hub, and what counts is on the disk. */
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { isDamaged } from '../../compose/hub/hub-tree.ts'
 import { HubTree } from '../../compose/hub/hub-tree.ts'
+import { FileApi } from '../../kubeapi/files/files.ts'
 import type { HubConnection } from '../../kubeapi/remote/hub-connection.ts'
 import { HubMember, type HubMemberDeps } from '../../kubeapi/remote/hub-member.ts'
-import type { StoredTerm } from '../../kubeapi/remote/plan-term.ts'
-import { type PeerRequest, parsePeerRequest } from '../../kubeapi/remote/wire.ts'
+import type { StoredTerm, Version } from '../../kubeapi/remote/plan-term.ts'
+import { type PeerAnswer, type PeerRequest, parsePeerAnswer, parsePeerRequest } from '../../kubeapi/remote/wire.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { serviceImport } from '../compliance/cluster-api.ts'
 import { eventually } from '../support/eventually.ts'
@@ -80,7 +82,7 @@ class Box {
     own: string,
     hubs: readonly string[],
     stored: StoredTerm,
-    deps: Partial<Pick<HubMemberDeps, 'tree' | 'connect' | 'act'>> = {},
+    deps: Partial<Pick<HubMemberDeps, 'tree' | 'connect' | 'act' | 'clock' | 'save'>> = {},
   ): HubMember {
     const save = (term: StoredTerm): Promise<void> => {
       this.saved.push(term)
@@ -155,7 +157,8 @@ t.test('an acting hub that lost power sends what is good, and the other hub keep
   b.put(WEB, web(1))
   b.put('state/objects/ServiceImport/shop/old.json', JSON.stringify(serviceImport('old')))
   const silent = (): HubConnection => ({ close: () => undefined }) as unknown as HubConnection
-  const before = { term: 1, version: { term: 1, index: 5 }, acts: false }
+  // It has missed a removal.
+  const before = { term: 1, version: { term: 1, index: 4 }, acts: false }
   const follower = b.member('b:1', hubs, before, { connect: silent })
   const askPeer = (request: PeerRequest): Promise<unknown> => follower.answer(parsePeerRequest(JSON.stringify(request)))
   const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
@@ -214,4 +217,182 @@ t.test('a hub counts itself only once its own disk has the files', async (t) => 
   for (const open of gates) open()
   await confirmed
   t.ok((box.saved.at(-1)?.version.index ?? 0) > (before?.index ?? 0))
+})
+
+const NAME = { kind: 'ServiceImport', name: 'web', namespace: 'shop' } as const
+const acts = (member: HubMember): Promise<true> =>
+  eventually(() => member.confirm(undefined, AbortSignal.timeout(5000)).then(() => true), { say: 'it acts' })
+
+/** A site of two hubs, of which a acts; messages go through the real wire format. */
+async function pair(t: Test, stored: Version = { term: 1, index: 5 }): Promise<{ a: Box; b: Box; acting: HubMember }> {
+  const [a, b] = [new Box(t), new Box(t)]
+  const hubs = ['a:1', 'b:1']
+  for (const { tree } of [a, b]) await tree.setMembers(hubs)
+  for (const box of [a, b]) box.put(API, JSON.stringify(serviceImport('api')))
+  b.put(WEB, web(1))
+  const silent = (): HubConnection => ({ close: () => undefined }) as unknown as HubConnection
+  const follower = b.member('b:1', hubs, { term: 1, version: stored, acts: false }, { connect: silent })
+  const askPeer = async (request: PeerRequest): Promise<PeerAnswer> => {
+    const answer = await follower.answer(parsePeerRequest(JSON.stringify(request)))
+    return parsePeerAnswer(JSON.parse(JSON.stringify(answer)))
+  }
+  const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
+  const before = { term: 1, version: { term: 1, index: 5 }, acts: true }
+  const acting = a.member('a:1', hubs, before, { connect, act: untilStopped })
+  run(t, acting)
+  await acts(acting)
+  return { a, b, acting }
+}
+
+t.test('what a disk has lost comes back from another hub, and what was removed does not', async (t) => {
+  const { a, b, acting } = await pair(t)
+  const isThere = ({ folder }: Box, path: string): boolean => existsSync(join(folder, path))
+  await eventually(() => isThere(a, WEB), { say: 'what was lost before the start: b had the same version' })
+  t.equal(a.has(WEB), web(1))
+  a.put(WEB, web(2))
+  await acting.confirm(NAME, AbortSignal.timeout(5000))
+  await eventually(() => b.has(WEB) === web(2), { say: 'b has the next one' })
+  for (const lose of [(place: string) => rmSync(place), (place: string) => writeFileSync(place, '\0\0')]) {
+    lose(join(a.folder, WEB))
+    await acting.confirm(NAME, AbortSignal.timeout(5000))
+    await eventually(() => a.has(WEB) === web(2), { say: 'a has it again' })
+    t.equal(b.has(WEB), web(2), 'b still has it')
+  }
+  rmSync(join(a.folder, 'state/objects/ServiceImport/shop'), { recursive: true })
+  await eventually(() => isThere(a, API) && a.has(API).includes('api') && a.has(WEB) === web(2), { say: 'a folder' })
+  const at = (name: string): string => join(a.folder, name)
+  const init = { objects: at('objects'), state: at('state'), severalHubs: true }
+  const api = new FileApi({ clock: new SystemClock(), logger: a.logger }, init)
+  t.teardown(() => api.close())
+  await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
+  await api.remove('ServiceImport', 'web', 'shop')
+  await eventually(() => !isThere(b, WEB), { say: 'what its owner removes goes on b, too' })
+  t.notOk(isThere(a, WEB))
+  await api.apply(serviceImport('web', 3))
+  await eventually(() => isThere(b, WEB), { say: 'it is written again' })
+  rmSync(at(WEB))
+  await acting.confirm(NAME, AbortSignal.timeout(5000))
+  await eventually(() => isThere(a, WEB) && a.has(WEB) === b.has(WEB), { say: 'an earlier removal proves nothing' })
+})
+
+t.test('a hub that was not equal brings nothing back that was removed without it', async (t) => {
+  const { a, b } = await pair(t, { term: 1, index: 4 })
+  await eventually(() => !existsSync(join(b.folder, WEB)), { say: 'b follows' })
+  t.notOk(existsSync(join(a.folder, WEB)))
+})
+
+t.test('a hub that was away for very many changes compares all files instead', async (t) => {
+  const box = new Box(t)
+  const hubs = ['a:1', 'b:1']
+  await box.tree.setMembers(hubs)
+  let renewals = 0
+  const tree = new Proxy(box.tree, {
+    get: (_, name) => {
+      // Each renewal of a Lease is a file, and an older one is gone.
+      if (name === 'changed')
+        return (only: unknown) =>
+          Promise.resolve(
+            only === undefined ? [] : Array.from({ length: 4000 }, () => `state/leases/x/${(renewals += 1)}.json`),
+          )
+      const value: unknown = Reflect.get(box.tree, name, box.tree)
+      return typeof value === 'function' ? (value as () => unknown).bind(box.tree) : value
+    },
+  })
+  const sent: Extract<PeerRequest, { verb: 'follow' }>[] = []
+  let isAway = false
+  let refused = 0
+  let version: Version = { term: 1, index: 5 }
+  const askPeer = async (request: PeerRequest): Promise<PeerAnswer> => {
+    if (request.verb !== 'follow') throw new Error('it acts')
+    const isBeat = request.files === undefined && request.whole === undefined
+    if (isAway && !isBeat) {
+      refused += 1
+      throw new Error('away')
+    }
+    if (!isBeat) sent.push(request)
+    version = request.version ?? version
+    return { term: request.term, version, missing: [] }
+  }
+  const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
+  const stored = { term: 1, version, acts: true }
+  const member = box.member('a:1', hubs, stored, { tree, connect, act: untilStopped })
+  run(t, member)
+  await acts(member)
+  await eventually(() => sent.some((one) => one.version !== undefined), { say: 'the other hub has all files' })
+  const changes = async (times: number): Promise<number> => {
+    isAway = true
+    for (let n = 0; n < times; n += 1) await member.confirm(NAME, AbortSignal.timeout(5000))
+    const before = refused
+    await eventually(() => refused > before, { say: 'it does not get them' })
+    sent.length = 0
+    isAway = false
+    const last = { ...version }
+    await eventually(() => version.index >= last.index + times, { say: 'it has them again' })
+    return sent.flatMap(({ files = [] }) => files).length
+  }
+  t.equal(await changes(2), 8000, 'it gets each change')
+  t.equal(await changes(3), 0, 'or, of a list without end, none')
+  t.ok(sent.some(({ whole }) => whole !== undefined))
+})
+
+t.test('a disk that hangs or is full ends the office of a hub within seconds, and not its process', async (t) => {
+  for (const kind of ['hangs', 'is full'] as const) {
+    const box = new Box(t)
+    const hubs = ['a:1', 'b:1', 'c:1']
+    await box.tree.setMembers(hubs)
+    const clock = new FakeClock()
+    const stop = new AbortController()
+    let isBad = false
+    let offices = 0
+    const held: (() => void)[] = []
+    const save = async (term: StoredTerm): Promise<void> => {
+      box.saved.push(term)
+      if (!isBad) return
+      if (kind === 'is full') throw Object.assign(new Error('no space left'), { code: 'ENOSPC' })
+      await new Promise<void>((resolve) => held.push(resolve))
+    }
+    let beats = 0
+    const askPeer = async (request: PeerRequest): Promise<PeerAnswer> => {
+      await clock.sleep(10, stop.signal)
+      const { term } = request
+      if (request.verb === 'vote') return { term, version: { term: 1, index: 5 }, granted: true }
+      if (request.version === undefined && request.files === undefined && request.whole === undefined) beats += 1
+      return { term, version: request.version ?? { term, index: 99 }, missing: [] }
+    }
+    const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
+    const act = async (term: number, signal: AbortSignal): Promise<void> => {
+      offices += 1
+      await untilStopped(term, signal)
+      offices -= 1
+    }
+    const stored = { term: 1, version: { term: 1, index: 5 }, acts: false }
+    const member = box.member('a:1', hubs, stored, { connect, act, clock, save })
+    let isOver = false
+    const ended = member.run(stop.signal).finally(() => (isOver = true))
+    const passes = (ms: number, isDone: () => boolean, say: string): Promise<true> => {
+      const untilMs = clock.monotonic() + ms
+      return eventually(
+        async () => {
+          if (clock.monotonic() < untilMs) await clock.advance(250)
+          return isDone()
+        },
+        { say: `${say}: a disk that ${kind}`, intervalMs: 2 },
+      )
+    }
+    await passes(30_000, () => offices === 1, 'it acts')
+    isBad = true
+    await passes(20_000, () => offices === 0, 'it leaves its office')
+    const before = beats
+    const laterMs = clock.monotonic() + 20_000
+    await passes(20_000, () => clock.monotonic() >= laterMs, 'time passes')
+    t.equal(beats, before, 'it tells nobody that it acts')
+    t.equal(offices, 0)
+    t.notOk(isOver, 'it goes on')
+    isBad = false
+    for (const open of held) open()
+    await passes(30_000, () => offices === 1, 'it acts again')
+    stop.abort()
+    await passes(5000, () => isOver, 'it ends')
+    await ended
+  }
 })

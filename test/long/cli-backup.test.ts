@@ -1,8 +1,9 @@
 /** `sealane broker backup` and `restore` run as processes on this machine. */
-import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { writeBackupFile } from '../../cli/broker/backup-file.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
@@ -92,6 +93,22 @@ t.test('what fails half way leaves no file', async (t) => {
   }
   t.equal(await messageOf(writeBackupFile({ file, force: true, write, check })), 'not whole')
   t.strictSame(readdirSync(folder), [])
+})
+
+t.test('what killed processes have left is removed with the next backup', async (t) => {
+  const folder = temporaryFolder(t)
+  const old = [`.sealane-broker-2026-01-01T000000Z.backup.${'a1'.repeat(6)}.part`, `.mine.${'b2'.repeat(6)}.part`]
+  const others = [`.other.${'c3'.repeat(6)}.part`, '.mine.part', 'mine.a1a1a1a1a1a1.part']
+  const running = `.mine.${'d4'.repeat(6)}.part`
+  for (const name of [...old, ...others, running]) writeFileSync(join(folder, name), 'a key')
+  const before = new Date(new SystemClock().now() - 2 * 3_600_000)
+  for (const name of [...old, ...others]) utimesSync(join(folder, name), before, before)
+  const write = (target: string): Promise<void> => {
+    writeFileSync(target, 'whole')
+    return Promise.resolve()
+  }
+  await writeBackupFile({ file: join(folder, 'mine'), force: false, write, check: () => undefined })
+  t.same(readdirSync(folder).sort(), [...others, running, 'mine'].sort())
 })
 
 t.test('a file system without hard links', async (t) => {

@@ -1,11 +1,14 @@
 /** The findings for a site whose state is on a full disk: the disk is named as the cause, and not the files on it. */
 import { spawnSync } from 'node:child_process'
-import { cpSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { writeTokenFile } from '../../cli/broker/token.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { siteWith } from '../cli/status/site-with.ts'
+import { failure } from '../support/failure.ts'
 import { netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 
@@ -58,4 +61,19 @@ t.test('the disk of the state takes no writes', { skip }, async (t) => {
   const said = await reasons(file)
   t.ok(said.includes('DiskReadOnly'), said.join())
   t.notOk(said.includes('NotReadable'), said.join())
+})
+
+t.test('a token that does not fit on the disk is named', { skip }, async (t) => {
+  const folder = temporaryFolder(t)
+  mount(t, ['-t', 'tmpfs', '-o', 'size=4096', 'tmpfs', folder])
+  t.teardown(() => spawnSync('umount', ['--lazy', folder]))
+  const file = join(folder, 'token')
+  const make = (): Promise<{ readonly id: string; readonly text: string }> => {
+    writeFileSync(join(folder, 'other'), 'x'.repeat(4096))
+    return Promise.resolve({ id: '0123456789', text: 'a secret' })
+  }
+  const { message } = await failure(writeTokenFile(file, make))
+  t.match(message, /^--out .*: ENOSPC.*: token 0123456789 was made, and is lost with the file$/)
+  t.notMatch(message, /a secret/)
+  t.notOk(existsSync(file))
 })

@@ -25,7 +25,7 @@ export class FileSite {
   }
 
   open(
-    init: Pick<FileApiInit, 'rescanMs' | 'once' | 'notesAfterMs'> = {},
+    init: Pick<FileApiInit, 'rescanMs' | 'once' | 'notesAfterMs' | 'severalHubs'> = {},
     deps: Partial<Pick<FileApiDeps, 'clock' | 'syncs'>> = {},
   ): FileApi {
     const api = new FileApi(

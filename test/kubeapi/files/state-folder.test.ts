@@ -110,6 +110,11 @@ t.test('an empty file that nobody writes again is removed after a while, and rep
   await api.close()
   await synced(site.open(), 'ServiceImport')
   t.equal(site.warnings().length, 7, 'the next start reports only what is left')
+  writeFileSync(place('good'), '')
+  const ofHubs = site.open({ severalHubs: true }, { clock })
+  await synced(ofHubs, 'ServiceImport')
+  await clock.advance(UNWANTED_MS + 60_000)
+  t.match(left(), /good/, 'another hub may have it')
 })
 
 t.test('processes leave new and changed objects of the user to one of them, which notes them', async (t) => {

@@ -18,6 +18,7 @@ import {
   onVote,
   onVoteRequest,
   promoted,
+  resigned,
   resumed,
   startTerm,
   voteRequest,
@@ -99,6 +100,11 @@ class World {
     for (const to of reach) this.follow(hub, to, false)
   }
 
+  resign(hub: string): void {
+    this.states.set(hub, resigned(this.state(hub), this.#members, this.nowMs))
+    this.#check()
+  }
+
   restart(hub: string): void {
     const { term, votedFor, version, role } = this.state(hub)
     const stored: StoredTerm = { term, votedFor, version, acts: role.is === 'acting' }
@@ -132,6 +138,7 @@ const step = fc.oneof(
   { weight: 8, arbitrary: fc.record({ is: fc.constant('follow' as const), hub, to: hub, isLost: fc.boolean() }) },
   { weight: 4, arbitrary: fc.record({ is: fc.constant('write' as const), hub }) },
   { weight: 1, arbitrary: fc.record({ is: fc.constant('restart' as const), hub }) },
+  { weight: 1, arbitrary: fc.record({ is: fc.constant('resign' as const), hub }) },
   // What happens where messages get through: rare among single messages.
   { weight: 3, arbitrary: fc.record({ is: fc.constant('elect' as const), hub, reach: fc.subarray([...HUBS]) }) },
   { weight: 6, arbitrary: fc.record({ is: fc.constant('serve' as const), hub, reach: fc.subarray([...HUBS]) }) },
@@ -149,6 +156,7 @@ t.test('no two act in one term or at one time, and what is confirmed outlives a 
         else if (one.is === 'follow') world.follow(one.hub, one.to, one.isLost)
         else if (one.is === 'write') world.write(one.hub)
         else if (one.is === 'restart') world.restart(one.hub)
+        else if (one.is === 'resign') world.resign(one.hub)
         else if (one.is === 'elect') world.elect(one.hub, one.reach)
         else world.serve(one.hub, one.reach)
       }
@@ -184,6 +192,32 @@ t.test('who gets a vote', async (t) => {
   t.notOk(onVoteRequest(voted, HUBS, ask({ hub: 'c' }), ELECTION_MS).granted, 'one vote in a term')
   t.ok(onVoteRequest(voted, HUBS, ask(), ELECTION_MS).granted, 'the answer was lost')
   t.ok(isOlder(at(1, 9), at(2, 0)) && isOlder(at(2, 0), at(2, 1)) && !isOlder(at(2, 1), at(2, 1)))
+})
+
+t.test('who leaves its office when its disk hangs', async (t) => {
+  const world = new World(HUBS)
+  world.elect('a', HUBS)
+  world.elect('a', HUBS)
+  const acts = (hub: string): boolean => world.state(hub).role.is === 'acting'
+  t.ok(acts('a'))
+  world.resign('a')
+  t.ok(acts('a'), 'not while nobody has answered it')
+  world.follow('a', 'b', false)
+  world.resign('a')
+  t.ok(acts('a'), 'nor for one that would not be a majority')
+  for (const to of ['b', 'c']) world.follow('a', to, false)
+  world.nowMs += TERM_LEASE_MS
+  world.resign('a')
+  t.ok(acts('a'), 'nor for those that have fallen silent')
+  for (const to of ['b', 'c']) world.follow('a', to, false)
+  world.resign('a')
+  t.match(world.state('a'), { role: { is: 'following' }, leader: undefined })
+  for (let tries = 0; tries < 4 && !acts('b'); tries += 1) world.elect('b', ['c'])
+  t.ok(acts('b'), 'the others need no vote of it')
+  const pair = onAnswer(whenSilent(startTerm('a', undefined, 0), ['a'], 0), 'b', 1, {
+    ...{ term: 1, version: at(1, 1), sentMs: 0 },
+  })
+  t.equal(resigned(pair, ['a', 'b'], 0).role.is, 'acting', 'of two, nobody would take over')
 })
 
 t.test('one hub and two', async (t) => {

@@ -7,7 +7,7 @@ import { X509Certificate, createPrivateKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Metadata } from '@grpc/grpc-js'
 import { type Clock, orAborted } from '../../../../reconcile/reconcile.ts'
-import { type HostPort, formatHostPort, messageOf } from '../../../../runtime/runtime.ts'
+import { type HostPort, checkReadable, formatHostPort, messageOf } from '../../../../runtime/runtime.ts'
 import type { Logger } from '../../../../runtime/logging/logging.ts'
 import {
   ETCD_LIMITS,
@@ -372,6 +372,7 @@ function read(paths: CredentialPaths): Given {
 function textOf(file: string | undefined): string | undefined {
   if (file === undefined) return undefined
   try {
+    checkReadable(file)
     return readFileSync(file, 'utf8')
   } catch (error) {
     throw new CredentialFileError(file, `${file} cannot be read (${messageOf(error)})`, error)
