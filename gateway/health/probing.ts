@@ -141,6 +141,11 @@ export class Probing {
     this.sleeping.keep(keys)
   }
 
+  /** These links, by healthKey(), have just been called: Prober.askNew(). */
+  called(keys: ReadonlySet<string>): void {
+    this.#running?.prober.askNew(keys)
+  }
+
   /** What is known of each far end, by healthKey(). */
   health(): Map<string, LinkHealth> {
     const measured = this.#running?.prober.health() ?? new Map<string, MeasuredPeer>()

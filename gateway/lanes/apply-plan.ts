@@ -17,6 +17,8 @@ interface Applied {
   readonly states: ReadonlyMap<number, LaneState>
   /** The policy and the routes are in place. */
   readonly routed: boolean
+  /** Links, by linkKey(), that were called again. */
+  readonly called: ReadonlySet<string>
 }
 
 export interface PlanApplierInit {
@@ -83,7 +85,7 @@ export class PlanApplier {
     // The IPv6 table is removed last, because until here lanes may still have carried IPv6.
     if (swept) await guard.removeOthers()
     if (swept && !withIpv6) await this.#nft6.remove(round, signal)
-    return { states, routed }
+    return { states, routed, called: callAgain }
   }
 
   /**

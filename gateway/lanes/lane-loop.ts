@@ -6,6 +6,7 @@ import { Round } from '../../kernel/apply/apply.ts'
 import { Drift } from '../../kernel/kernel.ts'
 import type { Failure, LoopRun } from '../../runtime/runtime.ts'
 import { ReconcileLoop } from '../../reconcile/reconcile.ts'
+import { linkKey } from '../cable/cable.ts'
 import { type Refusal, isMade } from '../links/links.ts'
 import {
   type GatewayConfig,
@@ -14,6 +15,7 @@ import {
   type GatewayMetrics,
   type GatewayWorld,
   type PublicNameView,
+  healthKey,
   laneLabels,
   loopDeps,
 } from '../world/world.ts'
@@ -170,11 +172,13 @@ export class LaneLoop {
     this.#refusals.report(refusals)
 
     const round = this.#newRound()
-    const { states: laneStates, routed } = await this.#applier.apply(world, plan, round, signal)
+    const { states: laneStates, routed, called } = await this.#applier.apply(world, plan, round, signal)
 
     const probed = lanes.filter((one) => [world.laneStates, laneStates].some((states) => states.has(one.remoteLane)))
     // Only links that are taken over start as up. A prober that is created later has received nothing yet.
     probing.setLanes(probed, this.#phase.plan === undefined ? up : new Set())
+    const calledLinks = probed.flatMap(({ links }) => links.filter((link) => called.has(linkKey(link))))
+    probing.called(new Set(calledLinks.map(({ remoteLane, cluster }) => healthKey(remoteLane, cluster))))
     // Set only now, so that a reader of the plan finds the probers of its peers.
     this.#phase.planned(plan, up)
 

@@ -136,6 +136,16 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
     if (this.#running) this.#turn(entry, 0, () => this.#ask(entry))
   }
 
+  /**
+   * Asks those of these far ends that have never answered, at once: they have just been called, and the question that the
+   * cable keeps until its handshake is over arrives with it. Call it right after the call.
+   */
+  askNew(keys: ReadonlySet<string>): void {
+    for (const entry of this.#peers.values()) {
+      if (keys.has(entry.peer.key) && entry.health.state.is === 'connecting') this.#askAtOnce(entry)
+    }
+  }
+
   #entryOf(key: string): PeerEntry<P> | undefined {
     return [...this.#peers.values()].find(({ peer }) => peer.key === key)
   }

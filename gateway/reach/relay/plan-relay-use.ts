@@ -26,21 +26,25 @@ export interface LinkInUse {
   /** What the far end states of relays. Absent: nothing. */
   readonly relayCosts?: RelayCosts
   readonly state: ConnectionState
+  /** It has never been up, and is called for less than NEW_LINK_MS. */
+  readonly isNew?: true
   /** It is not probed, so its state shows nothing about a new place. */
   readonly asleep?: boolean
   /** Where packets of the link go. */
   readonly at?: AddressPort
 }
 
-/** A gateway of a third member that relays, with which this node has a link. */
+/** A gateway of a third member that relays, with which this node has a link, or is about to have one. */
 export interface UsableRelay {
   readonly cluster: string
   readonly endpoint: string
   readonly identity: string
-  /** Where the link with it is: the address that is known to work. */
+  /** Where the link with it is: the address that is known to work, or at which it is called. */
   readonly address: Address
   /** The load that it states, from 0 to 1. Absent: none. */
   readonly load?: number
+  /** The link with it is not up yet, and it has answered no question either. */
+  readonly isSilent?: true
 }
 
 /** This node is to be bound at the relay for the link. */
@@ -65,6 +69,8 @@ export interface RelayUseInit {
   /** linkKey() of links that keep their relays although their far end can be called now (ReturnTries). */
   readonly keeps: ReadonlySet<string>
   readonly worth: (key: string, relay: UsableRelay) => RelayWorth
+  /** Whether the relay has answered questions at this address. Absent: none has. */
+  readonly hasAnswered?: (relay: UsableRelay) => boolean
   /**
    * Whether the topology lets gateways of one cluster relay between this one and another. Absent: it does. Links with
    * `via` are not asked about: that names their relays.
@@ -80,9 +86,15 @@ export interface RelayUseInit {
  */
 export type RelayWorth = 'good' | 'lonely' | 'useless'
 
+/**
+ * A relay whose link has not come up is asked for so long since that is called: an answer proves its address and its
+ * identity as a handshake does, and is there sooner. WireGuard calls the same address meanwhile, and it gets no more
+ * questions than a place that a relay names (ProbeBudget).
+ */
+export const NEW_LINK_MS = 5000
 /** A link is bound at so many relays, so that the loss of one is only a change of address. */
 const RELAYS_OF_LINK = 2
-/** Including those that are lonely or useless now: the far end may come, and a relay may be well again. */
+/** Including those that are lonely or useless now, or are silent yet: the far end may come, and a relay may be well. */
 const MOST_RELAYS_OF_LINK = 4
 /** Far more than a gateway can get of one relay, which gives an end each of its ports once. */
 export const MOST_WANTS = 512
@@ -90,7 +102,8 @@ export const MOST_WANTS = 512
 /** The bindings that this node wants, those of one link in the order in which they are used. */
 export function planRelayUse(init: RelayUseInit): readonly RelayWant[] {
   const { links, ownEndpoint, hidden, keeps, worth, mayRelay = () => true, ownCosts = NO_COSTS } = init
-  const relays = usableRelays(links)
+  const { hasAnswered = () => false } = init
+  const relays = [...usableRelays(links), ...calledRelays(links, hasAnswered)]
   if (relays.length === 0) return []
   const wants = links.flatMap((link) => {
     if (!keeps.has(link.key) && !isWanted(link, { hidden, links })) return []
@@ -155,31 +168,51 @@ function isAtOther({ at, cluster }: LinkInUse, links: readonly LinkInUse[]): boo
 
 /** Those that are reached without a relay: the packets of a link pass one relay at most. */
 export function usableRelays(links: readonly LinkInUse[]): readonly UsableRelay[] {
-  return links.flatMap(({ relays, relayCosts, hidden, via, state, at, cluster, endpoint, identity }) => {
-    if (relays === undefined || hidden || via !== undefined || state !== 'up') return []
-    if (at === undefined || isRelayPlace(at)) return []
-    const { load } = relayCosts ?? {}
-    return [{ cluster, endpoint, identity, address: at.address, ...(load === undefined ? {} : { load }) }]
+  return links.filter(({ state }) => state === 'up').flatMap(usableRelay)
+}
+
+/** Those with which there is no link yet: they are called, or have answered a question where they are. */
+function calledRelays(
+  links: readonly LinkInUse[],
+  hasAnswered: (relay: UsableRelay) => boolean,
+): readonly UsableRelay[] {
+  const called = links.filter(({ state }) => state === 'connecting')
+  return called.flatMap((link) => {
+    const relays = usableRelay(link)
+    const answering = relays.filter(hasAnswered)
+    if (answering.length > 0 || link.isNew !== true) return answering
+    return relays.map((relay) => ({ ...relay, isSilent: true as const }))
   })
+}
+
+function usableRelay(link: LinkInUse): readonly UsableRelay[] {
+  const { relays, relayCosts, hidden, via, at, cluster, endpoint, identity } = link
+  if (relays === undefined || hidden || via !== undefined) return []
+  if (at === undefined || isRelayPlace(at)) return []
+  const { load } = relayCosts ?? {}
+  return [{ cluster, endpoint, identity, address: at.address, ...(load === undefined ? {} : { load }) }]
 }
 
 /**
  * The first good ones, of two members if possible, because the gateways of one member may be lost together. Then those
  * where this end waits, so that the two ends meet, and useless ones only if there is room: they make room for others.
+ * Silent ones take the place of no other: they may never answer.
  */
 function chosen(
   sorted: readonly UsableRelay[],
   worth: (relay: UsableRelay) => RelayWorth,
   carrier: UsableRelay | undefined,
 ): readonly UsableRelay[] {
-  const those = (of: RelayWorth): UsableRelay[] => sorted.filter((relay) => worth(relay) === of)
+  const heard = sorted.filter(({ isSilent }) => isSilent !== true)
+  const those = (of: RelayWorth): UsableRelay[] => heard.filter((relay) => worth(relay) === of)
   const good = those('good')
   const [first] = good
   const others = good.slice(1).filter(({ cluster }) => cluster !== first?.cluster)
   const same = good.slice(1).filter(({ cluster }) => cluster === first?.cluster)
   const wanted = [...(first === undefined ? [] : [first]), ...others, ...same].slice(0, RELAYS_OF_LINK)
   const kept = carrier === undefined || wanted.includes(carrier) ? [] : [carrier]
-  const rest = [...those('lonely'), ...those('useless')].filter((relay) => relay !== carrier)
+  const silent = sorted.filter((relay) => relay.isSilent === true && worth(relay) === 'good').slice(0, RELAYS_OF_LINK)
+  const rest = [...those('lonely'), ...silent, ...those('useless')].filter((relay) => relay !== carrier)
   return [...wanted, ...kept, ...rest].slice(0, MOST_RELAYS_OF_LINK)
 }
 

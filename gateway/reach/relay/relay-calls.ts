@@ -160,6 +160,8 @@ export class RelayCalls {
   /** Since when relays have answered no question, by identity. Milliseconds of the monotonic clock. */
   readonly #silentMs = new Map<string, number>()
   readonly #budget = new ProbeBudget()
+  /** Questions to relays that have not answered where they are called. */
+  readonly #silentBudget = new ProbeBudget()
   #punches: ReadonlyMap<string, LinkPunch> = new Map()
   #places: ReadonlyMap<string, readonly AddressPort[]> = new Map()
   #mapped: ReadonlyMap<string, AddressPort | undefined> = new Map()
@@ -264,7 +266,8 @@ export class RelayCalls {
     }
     for (const call of this.#byNeed()) {
       const { caller, want } = call
-      const question = unproven.mayAsk(want.relay, caller) ? caller.next(nowMs, clock.now(), mapping) : undefined
+      const mayAsk = unproven.mayAsk(want.relay, caller) && this.#mayAskSilent(call, nowMs)
+      const question = mayAsk ? caller.next(nowMs, clock.now(), mapping) : undefined
       this.#look(call, nowMs)
       if (question === undefined) continue
       unproven.count(want.relay, caller)
@@ -284,6 +287,12 @@ export class RelayCalls {
     // Those that wait for others do not count: they are due when one of these is answered, or is given up.
     const callerDues = [...this.#calls.values()].map(({ caller }) => (caller.dueMs > nowMs ? caller.dueMs : Infinity))
     return Math.min(dueMs, this.#tries?.dueMs ?? Infinity, unproven.dueMs, ...callerDues)
+  }
+
+  /** The address of a relay that is only called may belong to somebody else. */
+  #mayAskSilent({ want: { relay }, caller }: Call, nowMs: number): boolean {
+    if (relay.isSilent !== true || caller.dueMs > nowMs) return true
+    return this.#silentBudget.take({ address: relay.address, port: RELAY_PORT }, nowMs)
   }
 
   /**
@@ -410,6 +419,13 @@ export class RelayCalls {
       if (nowMs - idleSinceMs >= idleMs(want)) return isBound(caller) ? 'lonely' : 'useless'
     }
     return 'good'
+  }
+
+  /** Whether the relay has answered a question at this address, for whichever link. */
+  hasAnswered({ identity, address }: UsableRelay): boolean {
+    return [...this.#calls.values()].some(({ want: { relay }, caller: { answers } }) => {
+      return answers > 0 && relay.identity === identity && compareAddresses(relay.address, address) === 0
+    })
   }
 
   /** Takes a callName(). */
@@ -572,7 +588,10 @@ export class RelayCalls {
       if (call.want.remoteLane !== lane) continue
       const { dueMs, answers } = call.caller
       if (call.caller.take(bytes, at, nowMs)) isChanged = true
-      if (call.caller.answers !== answers) this.#silentMs.delete(call.want.relay.identity)
+      if (call.caller.answers !== answers) {
+        this.#silentMs.delete(call.want.relay.identity)
+        this.#silentBudget.answered(at)
+      }
       isDue ||= call.caller.dueMs !== dueMs
       this.#look(call, nowMs)
     }

@@ -65,6 +65,7 @@ import { NatMeasures } from './nat-watch.ts'
 import {
   type LinkInUse,
   MOST_WANTS,
+  NEW_LINK_MS,
   type RelayWant,
   type UsableRelay,
   isRelayPlace,
@@ -439,6 +440,7 @@ export class Relays {
       ownCosts: decodeRelayCosts(this.#stated),
       keeps: new Set([...relayed, ...punched.keys(), ...this.#tries.recent(world.monotonicMs)]),
       worth: (key, relay) => this.#calls.worth(key, relay),
+      hasAnswered: (relay) => this.#calls.hasAnswered(relay),
       mayRelay: (relay, far) => transit.mayRelay(relay, [world.own.spec.id, far]),
     })
     this.#lookAtMoves(links, ownEndpoint, world.monotonicMs)
@@ -659,13 +661,14 @@ function placesOf(
 
 /** The links of a device, and those that are only called: a transit link is called at its relays alone. */
 export function linksOf(
-  world: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  world: Pick<GatewayWorld, 'laneStates' | 'health' | 'monotonicMs'>,
   { remoteLane, links, successors }: Pick<PlannedLane, 'remoteLane' | 'links' | 'successors'>,
 ): LinkInUse[] {
   const served = links.map((link) => linkInUse(world, remoteLane, link))
   // The state by lane and cluster is that of the gateway that serves the lane.
   const called = successors.map((link): LinkInUse => {
-    return { ...linkInUse(world, remoteLane, link), state: 'connecting', asleep: false }
+    const { isNew: _, ...one } = linkInUse(world, remoteLane, link)
+    return { ...one, state: 'connecting', asleep: false }
   })
   return [...served, ...called]
 }
@@ -690,7 +693,7 @@ function usedPlaces(world: GatewayWorld, lane: PlannedLane): UsedPlace[] {
 }
 
 function linkInUse(
-  { laneStates, health }: Pick<GatewayWorld, 'laneStates' | 'health'>,
+  { laneStates, health, monotonicMs }: Pick<GatewayWorld, 'laneStates' | 'health' | 'monotonicMs'>,
   remoteLane: number,
   link: PlannedFarEnd,
 ): LinkInUse {
@@ -699,13 +702,19 @@ function linkInUse(
   const hidden = relays === undefined ? seeksRelays(link) : link.hidden
   const key = linkKey(link)
   const state: LinkState | undefined = laneStates.get(remoteLane)?.links.get(key)
-  const { state: is = 'connecting', asleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  const {
+    state: is = 'connecting',
+    asleep = false,
+    sinceMs = monotonicMs,
+  } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  const isNew = is === 'connecting' && monotonicMs - sinceMs < NEW_LINK_MS
   return {
     ...{ key, remoteLane, cluster, endpoint, identity, hidden },
     ...(relays === undefined ? {} : { relays }),
     ...(via === undefined ? {} : { via }),
     ...(relayCosts === undefined ? {} : { relayCosts }),
     ...{ state: is, asleep },
+    ...(isNew ? { isNew } : {}),
     ...(state?.at === undefined ? {} : { at: state.at }),
   }
 }

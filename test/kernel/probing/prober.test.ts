@@ -92,6 +92,24 @@ t.test('five questions a second where traffic flows, one where none does', async
   t.ok(flowing >= 42 && flowing <= 55, `busy: ${flowing}`)
 })
 
+t.test('one that has never answered is asked at once when it is called', async (t) => {
+  const { clock, probes, prober, questions, seen } = setUp(t)
+  await clock.advance(20_000)
+  const before = questions()
+  prober.askNew(new Set(['tokyo']))
+  t.equal(questions(), before, 'another one was called')
+  probes.alive.add(PARIS.address)
+  prober.askNew(new Set(['paris']))
+  prober.askNew(new Set(['paris']))
+  t.equal(questions(), before + 1, 'calls in a row are one question')
+  await clock.advance(10)
+  t.match(seen, [/connecting>up/])
+  await clock.advance(300)
+  const up = questions()
+  prober.askNew(new Set(['paris']))
+  t.equal(questions(), up, 'one that is up has its own times')
+})
+
 t.test('one that never answers is asked less often after a while', async (t) => {
   const { clock, questions } = setUp(t)
   await clock.advance(15_000)

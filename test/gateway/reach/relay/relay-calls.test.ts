@@ -9,6 +9,7 @@ import {
 } from '../../../../gateway/reach/relay/relay-calls.ts'
 import { otherPortsOf, planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
 import type { RelayWant } from '../../../../gateway/reach/relay/plan-relay-use.ts'
+import { PROBES_TO_ADDRESS } from '../../../../gateway/reach/relay/punch.ts'
 import { bindKey, encodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import {
@@ -205,6 +206,45 @@ t.test('many links ask a relay in turn, and all are bound soon', async (t) => {
     t.equal(outcomes.get('tooMany'), undefined, 'none is dropped')
     calls.close()
   }
+})
+
+t.test('where nothing has answered yet, few questions go, for all links together', async (t) => {
+  const stage = new RelayStage({ ports: { first: RELAY_PORT + 1, last: RELAY_LAST_PORT } })
+  const { clock } = stage
+  const [paris, others] = [stage.end('paris'), Array.from({ length: 20 }, (_, i) => stage.end(`site-${i}`))]
+  let [sent, isThere] = [0, false]
+  const openSocket = (_address: string, _port: number, events: ProbeSocketEvents) => ({
+    send: (bytes: Buffer, _to: string, port: number) => {
+      sent += 1
+      const { answer } = isThere ? stage.send(bytes, '198.51.100.1:40001', port) : {}
+      if (answer !== undefined) events.onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
+    },
+    ...{ probeTcp: () => () => undefined, close: () => undefined },
+  })
+  const none = () => undefined
+  const calls = new RelayCalls({ nft: new FakeNft(), clock, openSocket, onError: none, onChange: none, onDue: none })
+  const relay = {
+    ...{ cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: stage.keys.publicKey, isSilent: true as const },
+    address: RELAY_AT.address,
+  }
+  const wants = others.map(({ identity }, i): RelayWant => ({ key: `${i}`, remoteLane: 0, identity, relay }))
+  const own = { clusterset: CLUSTERSET, identity: paris.identity, agree: () => paris.secret }
+  await calls.apply(wants, { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(60_000))
+  const run = async (forMs: number): Promise<void> => {
+    for (let ms = 0; ms < forMs; ms += 50) {
+      calls.send()
+      await clock.advance(50)
+    }
+  }
+  await run(50_000)
+  t.equal(sent, PROBES_TO_ADDRESS)
+  t.notOk(calls.hasAnswered(relay))
+  isThere = true
+  await run(20_000)
+  t.ok(calls.hasAnswered(relay))
+  const bound = [...calls.trips().values()].flat().filter(({ is }) => is === 'bound').length
+  t.equal(bound, others.length, 'one that answers binds all')
+  calls.close()
 })
 
 t.test('links that wait for their first question are of no use only if the relay answers none', async (t) => {

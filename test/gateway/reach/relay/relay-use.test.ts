@@ -35,12 +35,19 @@ function relay(cluster: string, number: number, change: Partial<LinkInUse> = {})
   return link(cluster, { hidden: false, state: 'up', relays: true, at, ...change })
 }
 
+/** One whose link is new. */
+function called(cluster: string, number: number): LinkInUse {
+  return relay(cluster, number, { state: 'connecting', isNew: true })
+}
+
 interface Wanted {
   readonly links: readonly LinkInUse[]
   readonly hidden?: boolean
   readonly keeps?: readonly string[]
   readonly lonely?: readonly string[]
   readonly useless?: readonly string[]
+  /** Members whose relays have answered a question. */
+  readonly answered?: readonly string[]
   /** The round trips that this end states, by the members of the relays. */
   readonly own?: Readonly<Record<string, number>>
 }
@@ -55,10 +62,13 @@ function wanted(init: Wanted): string[] {
   return ordered(init).sort()
 }
 
-function ordered({ links, hidden = true, keeps = [], lonely = [], useless = [], own = {} }: Wanted): string[] {
+function ordered(init: Wanted): string[] {
+  const { links, hidden = true, keeps = [], lonely = [], useless = [], answered = [], own = {} } = init
   const worth = (_key: string, { cluster }: { readonly cluster: string }) =>
     lonely.includes(cluster) ? 'lonely' : useless.includes(cluster) ? 'useless' : 'good'
-  const use = planRelayUse({ links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), worth, ownCosts: costs(own) })
+  const hasAnswered = ({ cluster }: { readonly cluster: string }): boolean => answered.includes(cluster)
+  const known = { links, ownEndpoint: OWN, hidden, keeps: new Set(keeps), ownCosts: costs(own) }
+  const use = planRelayUse({ ...known, worth, hasAnswered })
   return use.map((want) => `${want.key.split('.')[0] ?? ''} by ${want.relay.cluster}`)
 }
 
@@ -72,6 +82,13 @@ t.test('links whose ends cannot be called have relays, if they do not work witho
     ['the far end can be called', { links: [oslo, link('roma', { hidden: false })] }, []],
     ['no member relays', { links: [link('oslo', { hidden: false, state: 'up', at }), roma] }, []],
     ['the relay is not linked', { links: [relay('oslo', 1, { state: 'down' }), roma] }, []],
+    ['the relay is just called', { links: [called('oslo', 1), roma] }, ['roma by oslo']],
+    ['the relay is called in vain', { links: [relay('oslo', 1, { state: 'connecting' }), roma] }, []],
+    [
+      'the relay answers questions alone',
+      { links: [relay('oslo', 1, { state: 'connecting' }), roma], answered: ['oslo'] },
+      ['roma by oslo'],
+    ],
     ['the relay cannot be called itself', { links: [relay('oslo', 1, { hidden: true }), roma] }, []],
     ['the link works without', { links: [oslo, link('roma', { state: 'up' })] }, []],
     ['the link works by the relay', { links: [oslo, link('roma', { state: 'up', at })] }, ['roma by oslo']],
@@ -136,6 +153,18 @@ t.test('useless relays make room for others', async (t) => {
     lonely.every((one) => names({ lonely, useless: rest }).includes(one)),
     'where this end waits, it stays',
   )
+})
+
+t.test('relays that are just called take the place of no other one', async (t) => {
+  const silent = [1, 2, 3, 4].map((number) => called(`r${number}`, number))
+  const names = (init: Wanted): string[] => wanted(init).map((text) => text.replace('roma by ', ''))
+  t.equal(names({ links: [...silent, link('roma')] }).length, 2, 'two of them, as of others')
+  const some = { links: [...silent, relay('r5', 5), relay('r6', 6), link('roma')] }
+  t.equal(names(some).length, 4)
+  for (const one of ['r5', 'r6']) t.ok(names(some).includes(one), one)
+  const answered = ['r1', 'r2', 'r3', 'r4']
+  t.equal(names({ ...some, answered }).length, 2, 'once they have answered, they are as others')
+  t.strictSame(names({ links: [...silent, link('roma')], useless: answered }), [], 'those that are silent for long')
 })
 
 t.test('relays are chosen by the round trips of both ends and by load', async (t) => {

@@ -1,7 +1,7 @@
 /** What a gateway looks at when it takes a plan. */
 import t from 'tap'
 import type { LinkState } from '../../../../gateway/cable/cable-driver.ts'
-import { planRelayUse } from '../../../../gateway/reach/relay/plan-relay-use.ts'
+import { NEW_LINK_MS, planRelayUse } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { Relays, linksOf } from '../../../../gateway/reach/relay/relays.ts'
 import { CALLABLE_WEB_AFTER_MS, WEB_AFTER_MS } from '../../../../gateway/reach/web/plan-web-use.ts'
 import type { GatewayDeps } from '../../../../gateway/world/deps.ts'
@@ -80,6 +80,21 @@ t.test('the newcomer of a lane asks for relays, too, though the gateway that ser
     wants.map((want) => want.key.split(' ')[0]),
     ['paris.gw1-lane0', 'roma.gw-lane0', 'paris.gw2-lane0', 'roma.gw2-lane0'],
   )
+  t.end()
+})
+
+t.test('a link counts as new for a short time since it is called', (t) => {
+  const [cluster, endpoint, identity] = ['oslo', 'oslo.gw-lane0', key('oslo')]
+  const oslo = { remoteLane: 0, cluster, endpoint, identity, hidden: false, relays: true as const, candidates: [] }
+  const isNew = (state: 'connecting' | 'down', sinceMs: number, where: 'links' | 'successors' = 'links'): boolean => {
+    const here = world({ health: new Map([['0/oslo', { state, sinceMs }]]), monotonicMs: NEW_LINK_MS })
+    const lane = { remoteLane: 0, links: [], successors: [], [where]: [oslo] }
+    return linksOf(here, lane)[0]?.isNew === true
+  }
+  t.equal(isNew('connecting', 1), true)
+  t.equal(isNew('connecting', 0), false, 'nothing has answered for long')
+  t.equal(isNew('down', 1), false, 'it was up')
+  t.equal(isNew('connecting', 1, 'successors'), false, 'it is called beside the gateway that serves')
   t.end()
 })
 
