@@ -57,6 +57,12 @@ interface StateParts {
   readonly user: UserNote
 }
 
+/**
+ * Temporary files are in this folder, below that of the kind. Every process of the site watches the folders of the files,
+ * and would wake up for each step of a write. TreeWatcher skips names with a dot first.
+ */
+const ASIDE = '.new'
+
 const SUFFIX: Readonly<Record<StatePart, string>> = { object: '', status: '@status', user: '@user' }
 
 export interface StateFolderDeps {
@@ -123,7 +129,7 @@ export class StateFolder {
   async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
     const path = this.pathOf(key, part)
     try {
-      await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`)
+      await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`, join(this.path, ASIDE))
     } catch (error) {
       throw unavailable('write', path, error)
     }
@@ -136,13 +142,14 @@ export class StateFolder {
   createNote(key: ObjectKey, note: UserNote): UserNote {
     const path = this.pathOf(key, 'user')
     const text = `${JSON.stringify(note)}\n`
+    const aside = join(this.path, ASIDE)
     try {
-      if (createFileOnce(path, text)) return note
+      if (createFileOnce(path, text, aside)) return note
       const other = this.read(key, 'user')
       if (other !== undefined) return other
       // A damaged file occupies the name.
       this.remove(key, 'user')
-      return createFileOnce(path, text) ? note : (this.read(key, 'user') ?? note)
+      return createFileOnce(path, text, aside) ? note : (this.read(key, 'user') ?? note)
     } catch (error) {
       throw error instanceof ClusterApiError ? error : unavailable('write', path, error)
     }
