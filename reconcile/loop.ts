@@ -24,6 +24,9 @@ export interface LoopInit {
 
 export const DEFAULT_LOOP: LoopInit = { minMs: 10, resyncMs: 30_000, retryMinMs: 100, retryMaxMs: 10_000 }
 
+/** Ends a pause, and nobody sees it. */
+const WOKEN = new Error('woken')
+
 export class ReconcileLoop {
   readonly #deps: LoopDeps
   readonly #init: LoopInit
@@ -83,14 +86,19 @@ export class ReconcileLoop {
   /** Waits `ms`, or until aborted or (if `wakeable`) poked. Returns whether it has been poked since the run began. */
   async #pause(ms: number, signal: AbortSignal, wakeable: boolean): Promise<boolean> {
     if (signal.aborted || ms <= 0 || (wakeable && this.#poked)) return this.#poked
+    // A process has dozens of loops that wake up many times a second: AbortSignal.any() and an error of its own for each
+    // pause would cost more than most rounds.
     const waiting = new AbortController()
-    if (wakeable) this.#wake = () => waiting.abort()
+    const end = (): void => waiting.abort(WOKEN)
+    signal.addEventListener('abort', end, { once: true })
+    if (wakeable) this.#wake = end
     try {
-      await this.#deps.clock.sleep(ms, AbortSignal.any([signal, waiting.signal]))
+      await this.#deps.clock.sleep(ms, waiting.signal)
     } catch {
       // It was woken or stopped; the loop condition decides which.
     } finally {
       this.#wake = undefined
+      signal.removeEventListener('abort', end)
     }
     return this.#poked
   }

@@ -1,6 +1,6 @@
 /**
- * Writes files atomically, even across a crash: a temporary file in the same folder, fsync, then rename. Names of
- * temporary files start with a dot. Errors are the system's, for the caller to classify.
+ * Writes files atomically, even across a crash: a temporary file, fsync, then rename. Names of temporary files start
+ * with a dot. Errors are the system's, for the caller to classify.
  */
 import { randomBytes } from 'node:crypto'
 import { link, open, readdir, rename, rm, stat } from 'node:fs/promises'
@@ -9,24 +9,33 @@ import { basename, dirname, join } from 'node:path'
 /** Matches the names that temporaryPath() returns. */
 export const TEMPORARY_NAME = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
 const TEMPORARY_END = /^\d+\.[0-9a-f]{12}\.tmp$/
+const MOST_TEMPORARIES = 2 ** 48
+/** Random at first, since processes of two containers may have one id, and then counted: chance costs a call each time. */
+let last = randomBytes(6).readUIntBE(0, 6)
 
-/** Returns a name that is unique to this process, in the folder of `path`. */
-export function temporaryPath(path: string): string {
+/** Returns a name that is unique to this process, in the folder of `path` or in `folder`. */
+export function temporaryPath(path: string, folder = dirname(path)): string {
+  last = (last + 1) % MOST_TEMPORARIES
+  const unique = `${process.pid}.${last.toString(16).padStart(12, '0')}`
   // Long names are truncated, so that the temporary name stays within the limit for names.
-  return join(dirname(path), `.${basename(path).slice(0, 100)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`)
+  return join(folder, `.${basename(path).slice(0, 100)}.${unique}.tmp`)
 }
 
-/**
- * Writes a temporary file beside `path` and, unless `sync` is false, syncs it to disk. Returns its path, which the
- * caller has to move or remove.
- */
+interface TemporaryFile {
+  /** Whether the disk is waited for. Default: true. */
+  readonly sync?: boolean
+  /** A folder of the same file system. Default: that of the file. */
+  readonly folder?: string
+}
+
+/** Writes a temporary file for `path`. Returns its own path, which the caller has to move or remove. */
 export async function writeTemporary(
   path: string,
   data: string | Uint8Array,
   mode: number,
-  sync = true,
+  { sync = true, folder }: TemporaryFile = {},
 ): Promise<string> {
-  const temporary = temporaryPath(path)
+  const temporary = temporaryPath(path, folder)
   const file = await open(temporary, 'wx', mode)
   try {
     try {

@@ -3,7 +3,7 @@
  * nothing: the last state stays until another agent has results of its own.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { ClusterApi, ObjectChange } from '../../kubeapi/kubeapi.ts'
 import type { EndpointSlice } from '../../model/model.ts'
 import { type Clock, type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
@@ -62,7 +62,10 @@ export class BackendCheckLoop {
     this.#own = backendMetrics(deps.registry)
     const init = { ...loop, minMs: WRITE_EVERY_MS }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'backends'), init, (signal) => this.#round(signal))
-    this.#subscriptions.add(deps.api.cache('EndpointSlice').onChange(() => this.#loop.poke()))
+    const stop = deps.api.cache('EndpointSlice').onChange((change) => {
+      if (change === undefined || this.#isConcerned(change)) this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -91,6 +94,12 @@ export class BackendCheckLoop {
     const [failure] = await writer.applyStatuses(changes, signal)
     // The user has removed a slice meanwhile: there is nothing to write to.
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
+  }
+
+  /** Most slices have no check, and a round looks at all of them. */
+  #isConcerned(change: ObjectChange<EndpointSlice>): boolean {
+    const before = change.type === 'set' ? change.previous : undefined
+    return this.#targets(change.object).length > 0 || (before !== undefined && this.#targets(before).length > 0)
   }
 
   #targets(slice: EndpointSlice): readonly CheckTarget[] {

@@ -80,8 +80,10 @@ export function planDerived(world: DerivedWorld, memory: DerivedMemory = new Key
   const concerned = world.imports.filter((one) => isMirrored(one) && isConcerned(one, world)).sort(byAge)
   const objects = new Map<string, KubeObject>()
   const findings: DerivedFinding[] = []
-  const present = new Map(world.services.map((service) => [keyOf(service), service]))
-  const byImport = importedSlices(world.slices, new Set(concerned.map(keyOf)))
+  // Mostly nothing is asked for, and a site has many services and slices.
+  const isIdle = concerned.length === 0
+  const present = new Map(isIdle ? [] : world.services.map((service) => [keyOf(service), service]))
+  const byImport = importedSlices(isIdle ? [] : world.slices, new Set(concerned.map(keyOf)))
   const taken = new Map<ServiceKey, string>()
   for (const serviceImport of concerned) {
     const planned = planOne(serviceImport, { world, memory, taken, present, byImport })

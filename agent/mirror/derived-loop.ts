@@ -133,7 +133,31 @@ export class DerivedLoop {
   #world(): DerivedWorld {
     const { api } = this.#deps
     const { own, removesOrphans } = this.#init
+    // Each version of a policy is looked at, also while nothing is derived.
     const policies = this.#traffic.look(api.cache('TrafficPolicy').list(), api.cache('ClusterTrafficPolicy').list())
+    const access = this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list())
+    const shares = (): DerivedWorld['shares'] => this.#shares(policies, access)
+    let known: DerivedWorld['shares'] | undefined
+    return {
+      imports: api.cache('ServiceImport').list(),
+      namespaces: liveNamespaces(api.cache('Namespace').list()),
+      services: api.cache('Service').list(),
+      slices: api.cache('EndpointSlice').list(),
+      serviceFamilies: podFamilies({ podCIDRs: api.cache('Cluster').get(own)?.spec.serviceCIDRs ?? [] }),
+      isOffered: !removesOrphans,
+      // Read only if something is derived.
+      get shares() {
+        return (known ??= shares())
+      },
+    }
+  }
+
+  #shares(
+    policies: DerivedWorld['shares']['policies'],
+    access: ReturnType<AccessVersions['clusterPolicies']>,
+  ): DerivedWorld['shares'] {
+    const { api } = this.#deps
+    const { own } = this.#init
     const clusters = new Map(
       api
         .cache('Cluster')
@@ -141,25 +165,13 @@ export class DerivedLoop {
         .map((one) => [one.spec.id, one] as const),
     )
     return {
-      imports: api.cache('ServiceImport').list(),
-      namespaces: liveNamespaces(api.cache('Namespace').list()),
-      services: api.cache('Service').list(),
-      slices: api.cache('EndpointSlice').list(),
-      serviceFamilies: podFamilies({ podCIDRs: clusters.get(own)?.spec.serviceCIDRs ?? [] }),
-      isOffered: !removesOrphans,
-      shares: {
-        self: own,
-        clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
-        clusters,
-        reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
-        unanswered: unansweredClusters(api.cache('Gateway').list()),
-        policies,
-        withoutEgress: clustersWithoutEgress(
-          this.#access.clusterPolicies(api.cache('ClusterAccessPolicy').list()),
-          [...clusters.values()],
-          own,
-        ),
-      },
+      self: own,
+      clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
+      clusters,
+      reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
+      unanswered: unansweredClusters(api.cache('Gateway').list()),
+      policies,
+      withoutEgress: clustersWithoutEgress(access, [...clusters.values()], own),
     }
   }
 

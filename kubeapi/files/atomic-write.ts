@@ -23,12 +23,17 @@ export async function writeFileAtomic(path: string, text: string, mode = 0o644):
 
 /** Like writeFileAtomic(), but writes to a temporary file. Returns its path, which the caller has to move or remove. */
 export function writeAside(path: string, text: string, mode = 0o644): Promise<string> {
-  return inFolder(path, () => writeTemporary(path, text, mode))
+  return inFolders([dirname(path)], () => writeTemporary(path, text, mode))
 }
 
-/** Like writeFileAtomic(), but does not wait for the disk (see LaterSyncs). */
-export async function writeFileUnsynced(path: string, text: string): Promise<void> {
-  await putInPlace(await inFolder(path, () => writeTemporary(path, text, 0o644, false)), path)
+/**
+ * Like writeFileAtomic(), but does not wait for the disk (see LaterSyncs). The temporary file is in `aside`: where others
+ * watch the folder of the file, each step in it would wake them.
+ */
+export async function writeFileUnsynced(path: string, text: string, aside = dirname(path)): Promise<void> {
+  await inFolders([dirname(path), aside], async () => {
+    await putInPlace(await writeTemporary(path, text, 0o644, { sync: false, folder: aside }), path)
+  })
 }
 
 /**
@@ -66,12 +71,13 @@ export class LaterSyncs {
   }
 }
 
-async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {
+/** Makes the folders only if they are missing, which is rare. */
+async function inFolders<T>(folders: readonly string[], write: () => Promise<T>): Promise<T> {
   try {
     return await write()
   } catch (error) {
     if (errorCode(error) !== 'ENOENT') throw error
-    makeFolder(dirname(path))
+    folders.forEach(makeFolder)
     return await write()
   }
 }
@@ -79,11 +85,11 @@ async function inFolder<T>(path: string, write: () => Promise<T>): Promise<T> {
 /**
  * Creates the file only if it does not exist; returns false if another process created it first. It is synchronous,
  * since it decides which of several processes names an object. It is not synced to disk: if the file is lost, the
- * decision is made again.
+ * decision is made again. `aside` is as of writeFileUnsynced().
  */
-export function createFileOnce(path: string, text: string): boolean {
-  const temporary = temporaryPath(path)
-  makeFolder(dirname(path))
+export function createFileOnce(path: string, text: string, aside = dirname(path)): boolean {
+  const temporary = temporaryPath(path, aside)
+  for (const folder of new Set([dirname(path), aside])) makeFolder(folder)
   try {
     writeFileSync(temporary, text)
     linkSync(temporary, path)

@@ -178,7 +178,7 @@ export class FileApi implements ClusterApi {
       if (ours !== undefined && sameOwnedParts(ours, object)) return
       const next = withServerMetadata(object, ours, () => this.#creation())
       await files.folder.write(key, 'object', next)
-      files.refresh(key, 'object')
+      files.wrote(key, 'object')
     })
   }
 
@@ -193,7 +193,7 @@ export class FileApi implements ClusterApi {
       const status = plain((object as { status?: unknown }).status)
       if (isDeepStrictEqual((current as { status?: unknown }).status, status)) return
       await files.folder.write(key, 'status', { uid: current.metadata.uid ?? '', status })
-      files.refresh(key, 'status')
+      files.wrote(key, 'status')
     })
   }
 

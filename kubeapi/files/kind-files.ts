@@ -3,6 +3,7 @@
  * current by watches. It always shows what was last read from disk, so that all processes agree.
  */
 import { createHash, randomUUID } from 'node:crypto'
+import type { Stats } from 'node:fs'
 import type { Kind, KubeObject } from '../../model/model.ts'
 import type { Clock, WriteQueue } from '../../reconcile/reconcile.ts'
 import { KindStore, type ObjectKey, type StoredStatus, specParts } from '../driver/driver.ts'
@@ -11,6 +12,7 @@ import type { ObjectUpdate } from './file-owners.ts'
 import type { RemovalMarks } from './removal-marks.ts'
 import { StateFolder, type StatePart, type UserNote } from './state-folder.ts'
 import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
+import { stampOf } from './user/user-file.ts'
 
 export interface KindFilesDeps {
   readonly clock: Clock
@@ -56,6 +58,8 @@ export class KindFiles {
   readonly #users = new Map<ObjectKey, KubeObject>()
   readonly #notes = new Map<ObjectKey, UserNote>()
   readonly #stamps = new Map<string, string>()
+  /** Stamps of files that this process has written and read, until their events arrive: these say nothing new. */
+  readonly #echoes = new Map<string, string>()
   readonly #notesAfterMs: number
   readonly #once: boolean
   readonly #writes = new Set<Promise<void>>()
@@ -83,7 +87,7 @@ export class KindFiles {
       init,
     )
     this.#watcher = new TreeWatcher(
-      { onFile: (path, event) => this.#onFile(path, event), onError: deps.onStateError },
+      { onFile: (path, event, stats) => this.#onFile(path, event, stats), onError: deps.onStateError },
       { root: init.path, skip: (name) => name.startsWith('.') },
     )
   }
@@ -105,6 +109,7 @@ export class KindFiles {
 
   /** Finds changes that the watches missed. */
   rescan(): void {
+    this.#echoes.clear()
     this.#watcher.rescan()
     for (const path of [...this.#stamps.keys()]) this.#onFile(path, 'found')
     if (!this.#once) this.#removeUnwanted()
@@ -143,10 +148,20 @@ export class KindFiles {
     this.store.update(key, { implied: object })
   }
 
-  /** Reads one file again and shows its content. */
-  refresh(key: ObjectKey, part: StatePart): void {
+  /** Shows a file that this process has just written. */
+  wrote(key: ObjectKey, part: StatePart): void {
     const path = this.folder.pathOf(key, part)
     const stamp = this.folder.stamp(path)
+    // The event may have come first.
+    if (stamp !== undefined && this.#stamps.get(path) === stamp) return
+    this.refresh(key, part, stamp)
+    if (stamp !== undefined) this.#echoes.set(path, stamp)
+  }
+
+  /** Reads one file again and shows its content. `known`: its stamp, if the caller has just looked. */
+  refresh(key: ObjectKey, part: StatePart, known?: string): void {
+    const path = this.folder.pathOf(key, part)
+    const stamp = known ?? this.folder.stamp(path)
     if (stamp === undefined && !this.folder.lacks(path)) {
       // The file may exist but be unreadable; reading it reports the reason, if there is one.
       this.folder.read(key, part)
@@ -166,11 +181,18 @@ export class KindFiles {
     }
   }
 
-  #onFile(path: string, event: FileEvent): void {
+  #onFile(path: string, event: FileEvent, stats?: Stats): void {
     const file = this.folder.identify(path)
     if (file === undefined) return
-    const unchanged = event === 'found' && this.#stamps.has(path) && this.#stamps.get(path) === this.folder.stamp(path)
-    if (!unchanged) this.refresh(file.key, file.part)
+    const stamp = stats === undefined ? undefined : stampOf(stats)
+    if (event === 'found') {
+      if (this.#stamps.has(path) && this.#stamps.get(path) === this.folder.stamp(path)) return
+    } else {
+      const echo = this.#echoes.get(path)
+      this.#echoes.delete(path)
+      if (echo !== undefined && echo === stamp) return
+    }
+    this.refresh(file.key, file.part, stamp)
   }
 
   /** Applies a note that another process wrote or removed. */

@@ -58,6 +58,12 @@ interface StateParts {
   readonly user: UserNote
 }
 
+/**
+ * Temporary files are in this folder, below that of the kind. Every process of the site watches the folders of the files,
+ * and would wake up for each step of a write. TreeWatcher skips names with a dot first.
+ */
+const ASIDE = '.new'
+
 const SUFFIX: Readonly<Record<StatePart, string>> = { object: '', status: '@status', user: '@user' }
 
 export interface StateFolderDeps {
@@ -128,7 +134,7 @@ export class StateFolder {
   async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
     const path = this.pathOf(key, part)
     try {
-      await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`)
+      await writeFileUnsynced(path, `${JSON.stringify(value, undefined, 1)}\n`, join(this.path, ASIDE))
       this.#marks?.drop(this.#inState(path))
     } catch (error) {
       throw unavailable('write', path, error)
@@ -206,7 +212,7 @@ export class StateFolder {
   }
 
   #createOnce(path: string, text: string): boolean {
-    const isCreated = createFileOnce(path, text)
+    const isCreated = createFileOnce(path, text, join(this.path, ASIDE))
     if (isCreated) this.#marks?.drop(this.#inState(path))
     return isCreated
   }

@@ -13,8 +13,11 @@ import { isMissing } from './atomic-write.ts'
 export type FileEvent = 'found' | 'moved' | 'touched'
 
 export interface TreeWatcherDeps {
-  /** Called if a file exists, changed or disappeared, or if a folder disappeared. The callee reads the path itself. */
-  readonly onFile: (path: string, event: FileEvent) => void
+  /**
+   * Called if a file exists, changed or disappeared, or if a folder disappeared. The callee reads the path itself.
+   * `stats` are those of a regular file, if the watcher has just looked.
+   */
+  readonly onFile: (path: string, event: FileEvent, stats?: Stats) => void
   /** Called if a folder cannot be read or watched. */
   readonly onError: (path: string, error: unknown) => void
 }
@@ -127,7 +130,8 @@ export class TreeWatcher {
     const path = join(folder, name)
     if (this.#init.skip(name, path)) return
     // Like #list(), it does not follow links to folders, since they may form cycles.
-    if (this.#stat(path, lstatSync)?.isDirectory() === true) {
+    const stats = this.#stat(path, lstatSync)
+    if (stats?.isDirectory() === true) {
       this.#addFolder(path, false)
       return
     }
@@ -135,7 +139,7 @@ export class TreeWatcher {
     if (this.#folders.has(path)) this.#dropFolder(path)
     const moved =
       type === 'rename' && previous !== undefined && previous !== name && !this.#exists(join(folder, previous))
-    this.#deps.onFile(path, moved ? 'moved' : 'touched')
+    this.#deps.onFile(path, moved ? 'moved' : 'touched', stats?.isFile() === true ? stats : undefined)
   }
 
   /** Stops the watches of a folder and of all below it. */

@@ -192,32 +192,32 @@ export class AccessPlanner {
       if (this.#exports.has(key)) this.#dirty.add(key)
   }
 
-  /** An export that is being deleted counts as removed. */
-  setExport(object: ServiceExport): void {
+  /** An export that is being deleted counts as removed. Returns whether the plan may differ. */
+  setExport(object: ServiceExport): boolean {
     const { namespace = '', name, deletionTimestamp } = object.metadata
-    if (deletionTimestamp !== undefined) {
-      this.removeExport(namespace, name)
-      return
-    }
+    if (deletionTimestamp !== undefined) return this.removeExport(namespace, name)
     const key = serviceKey(namespace, name)
     const before = this.#exports.get(key)
-    if (before !== undefined && isAccepted(before) !== isAccepted(object)) this.#dirty.add(key)
+    const differs = before === undefined || isAccepted(before) !== isAccepted(object)
+    if (differs) this.#dirty.add(key)
     if (before === undefined) {
-      this.#dirty.add(key)
       const others = this.#exportsOfNamespace.get(namespace)
       if (others === undefined) this.#exportsOfNamespace.set(namespace, new Set([key]))
       else others.add(key)
     }
     this.#exports.set(key, object)
+    return differs
   }
 
-  removeExport(namespace: string, name: string): void {
+  /** Returns whether the plan may differ. */
+  removeExport(namespace: string, name: string): boolean {
     const key = serviceKey(namespace, name)
-    if (!this.#exports.delete(key)) return
+    if (!this.#exports.delete(key)) return false
     this.#dirty.add(key)
     const others = this.#exportsOfNamespace.get(namespace)
     others?.delete(key)
     if (others?.size === 0) this.#exportsOfNamespace.delete(namespace)
+    return true
   }
 
   /** Ignores slices of other clusters and of the other family. */

@@ -102,9 +102,9 @@ export class AccessReader {
           return
         }
         const { namespace = '', name } = change.object.metadata
-        if (change.type === 'set') planner.setExport(change.object)
-        else planner.removeExport(namespace, name)
-        poke()
+        // The agent writes the status of each export several times.
+        const differs = change.type === 'set' ? planner.setExport(change.object) : planner.removeExport(namespace, name)
+        if (differs) poke()
       }),
       this.#calls.follow(poke),
       slices.onChange((change) => {

@@ -82,6 +82,8 @@ export class HairpinLoop {
   #stopAgain: (() => void) | undefined
   #again = 0
   #failure: string | undefined
+  /** The record, once it has been read: no other process writes it. Undefined after a failure. */
+  #record: readonly ChangedPort[] | undefined
 
   /** `local` returns the addresses of this node's backends. Undefined while they are not known. */
   constructor(deps: HairpinDeps, file: string, local: () => ReadonlySet<string> | undefined) {
@@ -114,6 +116,7 @@ export class HairpinLoop {
       this.#again += 1
       this.#stopAgain = this.#deps.clock.setTimer(AGAIN_MS, () => this.#loop.poke())
     } catch (error) {
+      this.#record = undefined
       const why = messageOf(error)
       if (why !== this.#failure)
         logger.warn('a bridge port is not in hairpin mode: a pod does not reach itself by its service', {
@@ -127,9 +130,12 @@ export class HairpinLoop {
   /** Returns true if the port of a backend is not known yet. Throws KernelError. */
   async #apply(all: ReadonlySet<string>): Promise<boolean> {
     const { bridgePorts, sysctl, logger } = this.#deps
+    const before = this.#record ?? (await readRecord(sysctl, this.#file))
+    this.#record = before
+    // Most nodes have nothing to set, and their services change many times a second.
+    if (all.size === 0 && before.length === 0) return false
     const isSeen = (await sysctl.read(BRIDGE_NETFILTER))?.trim() === '1'
     const local: ReadonlySet<string> = isSeen ? all : new Set()
-    const before = await readRecord(sysctl, this.#file)
     if (local.size === 0 && before.length === 0) return false
     const behind = await bridgePorts.behind(local)
     const { set, restore, record } = planHairpin(local, behind, before)
@@ -142,6 +148,7 @@ export class HairpinLoop {
     }
     for (const one of restore) await setBack(this.#deps, one)
     if (restore.length > 0 || record.length !== before.length) await writeRecord(sysctl, this.#file, record)
+    this.#record = record
     return behind.size < local.size
   }
 }
