@@ -108,7 +108,8 @@ export class SleepingLinks {
       const quietSinceMs = Math.max(peer.sinceMs, use, traffic.busyAtMs(key))
       const askedMs = this.#askedMs.get(key)
       const link: AwakeLink = {
-        answers: peer.state === 'up' && peer.misses === 0 && !peer.kernelOnly && !peer.isTryingSizes,
+        // One that is unanswered would stay so, because new connections avoid it and only answers end that.
+        answers: isCalm(peer),
         busy: traffic.isBusy(key),
         quietSinceMs,
         idleSinceMs: Math.max(quietSinceMs, question),
@@ -180,6 +181,10 @@ export class SleepingLinks {
     }
     return looks
   }
+}
+
+function isCalm({ state, misses, unanswered, kernelOnly, isTryingSizes }: MeasuredPeer): boolean {
+  return state === 'up' && misses === 0 && !unanswered && !kernelOnly && !isTryingSizes
 }
 
 function probesOf({ probes, sentProbes, paddedOctets }: MeasuredPeer): ProbesSeen {

@@ -35,10 +35,14 @@ export type HealthState =
       readonly sinceMs: number
       readonly answeredMs: number
       readonly misses: number
+      /** When the first of these misses was. Infinity: there is none. */
+      readonly missedMs: number
       /** It is unanswered, and since when it has answered without being suspected: Infinity if it is suspected now. */
       readonly calmSinceMs?: number
     }
   | { readonly is: 'down'; readonly sinceMs: number; readonly answers: number }
+
+type UpState = Extract<HealthState, { is: 'up' }>
 
 export interface PeerHealthDeps {
   readonly clock: Clock
@@ -55,7 +59,10 @@ export interface PeerHealthInit {
   readonly missesUntilSuspect: number
   /** Silence in milliseconds until a suspected far end is down. */
   readonly downAfterMs: number
-  /** The same until it is unanswered. Absent: it never is. */
+  /**
+   * The same until it is unanswered. Absent: it never is. Half of this time comes after the first miss, because where
+   * questions are rare, most of the silence is before the question. Without that, a moment would do.
+   */
   readonly unansweredAfterMs?: number
   /** How long one that is unanswered has to answer until it no longer is. Absent: at once. */
   readonly calmAfterMs?: number
@@ -73,8 +80,7 @@ export class PeerHealth {
     this.#deps = deps
     this.#init = init
     const sinceMs = deps.clock.monotonic()
-    this.#state =
-      init.startsUp === true ? { is: 'up', sinceMs, answeredMs: sinceMs, misses: 0 } : { is: 'connecting', sinceMs }
+    this.#state = init.startsUp === true ? newlyUp(sinceMs) : { is: 'connecting', sinceMs }
   }
 
   get state(): HealthState {
@@ -91,6 +97,12 @@ export class PeerHealth {
     return isUnanswered(this.#state)
   }
 
+  /** When it is to be unanswered if it stays silent. Undefined if it is, or if that cannot be. */
+  get unansweredAtMs(): number | undefined {
+    if (this.#init.unansweredAfterMs === undefined || this.#state.is !== 'up' || this.unanswered) return undefined
+    return this.#unansweredAtMs(this.#state)
+  }
+
   onAnswer(): void {
     this.#setState(this.#afterAnswer(this.#state))
   }
@@ -102,12 +114,12 @@ export class PeerHealth {
 
   #afterAnswer(state: HealthState): HealthState {
     const nowMs = this.#deps.clock.monotonic()
-    const up: HealthState = { is: 'up', sinceMs: nowMs, answeredMs: nowMs, misses: 0 }
+    const up = newlyUp(nowMs)
     switch (state.is) {
       case 'connecting':
         return up
       case 'up':
-        return this.#calmed({ ...state, answeredMs: nowMs, misses: 0 })
+        return this.#calmed({ ...state, answeredMs: nowMs, misses: 0, missedMs: Infinity })
       case 'down': {
         const answers = state.answers + 1
         return answers < this.#init.answersUntilUp ? { ...state, answers } : up
@@ -122,24 +134,30 @@ export class PeerHealth {
       case 'up': {
         const { missesUntilSuspect, downAfterMs } = this.#init
         const nowMs = this.#deps.clock.monotonic()
-        if (mayYetAnswer) return { ...state, misses: Math.min(state.misses + 1, missesUntilSuspect - 1) }
+        const missedMs = Math.min(state.missedMs, nowMs)
+        if (mayYetAnswer) return { ...state, misses: Math.min(state.misses + 1, missesUntilSuspect - 1), missedMs }
         const misses = state.misses + 1
         const isSuspected = misses >= missesUntilSuspect
         const silentMs = nowMs - state.answeredMs
         if (isSuspected && silentMs >= downAfterMs) return { is: 'down', sinceMs: nowMs, answers: 0 }
-        const { unansweredAfterMs = Infinity } = this.#init
+        const next = { ...state, misses, missedMs }
         const isAvoided = isUnanswered(state)
           ? isSuspected
-          : misses > missesUntilSuspect && silentMs >= unansweredAfterMs
-        return { ...state, misses, ...(isAvoided ? { calmSinceMs: Infinity } : {}) }
+          : misses > missesUntilSuspect && nowMs >= this.#unansweredAtMs(next)
+        return isAvoided ? { ...next, calmSinceMs: Infinity } : next
       }
       case 'down':
         return { ...state, answers: 0 }
     }
   }
 
+  #unansweredAtMs({ answeredMs, missedMs }: UpState): number {
+    const { unansweredAfterMs = Infinity } = this.#init
+    return Math.max(answeredMs + unansweredAfterMs, missedMs + unansweredAfterMs / 2)
+  }
+
   /** The state after an answer: one that has answered for long enough is no longer unanswered. */
-  #calmed(state: Extract<HealthState, { is: 'up' }>): HealthState {
+  #calmed(state: UpState): HealthState {
     const { calmSinceMs, ...rest } = state
     if (calmSinceMs === undefined) return rest
     const sinceMs = Math.min(calmSinceMs, state.answeredMs)
@@ -158,6 +176,10 @@ export class PeerHealth {
     if (suspectedBefore !== this.suspected) this.#deps.onSuspect?.(this.suspected)
     if (unansweredBefore !== this.unanswered) this.#deps.onUnanswered?.(this.unanswered)
   }
+}
+
+function newlyUp(nowMs: number): UpState {
+  return { is: 'up', sinceMs: nowMs, answeredMs: nowMs, misses: 0, missedMs: Infinity }
 }
 
 function isUnanswered(state: HealthState): boolean {

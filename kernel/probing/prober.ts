@@ -297,9 +297,8 @@ export class Prober<P extends ProbedPeer = ProbedPeer> {
 
   /** Undefined: it already is unanswered, or nothing else is to happen then. */
   #untilUnansweredMs({ health }: PeerEntry<P>): number | undefined {
-    const { unansweredAfterMs } = this.#init
-    if (unansweredAfterMs === undefined || health.state.is !== 'up' || health.unanswered) return undefined
-    return health.state.answeredMs + unansweredAfterMs - this.#deps.clock.monotonic()
+    const { unansweredAtMs } = health
+    return unansweredAtMs === undefined ? undefined : unansweredAtMs - this.#deps.clock.monotonic()
   }
 
   /**

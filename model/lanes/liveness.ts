@@ -37,8 +37,8 @@ export type GatewayLiveness = 'fresh' | 'silent' | 'gone'
 /**
  * Returns the gateways as they count for everything that depends on connections that are up. A connection of a gateway
  * that is gone is down. A connection of a silent gateway is down if a fresh gateway has one to the same cluster;
- * otherwise it keeps its state, so that a process restart or an image pull disconnects no cluster. Objects of fresh
- * gateways are returned unchanged.
+ * otherwise it keeps its state, so that a process restart or an image pull disconnects no cluster. It is no longer
+ * unanswered then, because nothing would end that. Objects of fresh gateways are returned unchanged.
  */
 export function heardGateways(
   gateways: readonly Gateway[],
@@ -58,7 +58,7 @@ export function heardGateways(
     const { status } = gateway
     if (liveness === 'fresh' || status === undefined) return gateway
     const isLost = (cluster: string): boolean => liveness === 'gone' || servedAfresh.has(cluster)
-    const connections = status.connections.map((one) => (isLost(one.cluster) ? lost(one) : one))
+    const connections = status.connections.map((one) => (isLost(one.cluster) ? lost(one) : answered(one)))
     return { ...gateway, status: { ...status, connections } }
   })
 }
@@ -82,6 +82,11 @@ function lost(connection: ConnectionStatus): ConnectionStatus {
   return connection.state === 'up'
     ? { ...connection, state: 'down', message: 'its gateway does not report' }
     : connection
+}
+
+function answered(connection: ConnectionStatus): ConnectionStatus {
+  const { cause, ...rest } = connection
+  return cause === CAUSE_UNANSWERED ? rest : connection
 }
 
 // Which clusters answer, according to the gateways' probes. Pure.
@@ -112,12 +117,12 @@ export const CAUSE_UNANSWERED = 'ProbesUnanswered' satisfies ConnectionCause
 /**
  * Returns the clusters that are reached only by connections that are up and get no answers at the moment
  * (CAUSE_UNANSWERED). They may be lost, or only slow: new connections go elsewhere where a policy says where, and
- * nothing else changes.
+ * nothing else changes. What a gateway said before it stopped reporting does not count, because it cannot end that.
  */
 export function unansweredClusters(gateways: readonly Gateway[]): ReadonlySet<string> {
-  const up = gateways.flatMap(({ status }) => status?.connections ?? []).filter(({ state }) => state === 'up')
-  const unanswered = new Set(up.flatMap(({ cause, cluster }) => (cause === CAUSE_UNANSWERED ? [cluster] : [])))
-  for (const { cause, cluster } of up) if (cause !== CAUSE_UNANSWERED) unanswered.delete(cluster)
+  const up = gateways.flatMap(answersOf)
+  const unanswered = new Set(up.flatMap(({ cluster, isUnanswered }) => (isUnanswered ? [cluster] : [])))
+  for (const { cluster, isUnanswered } of up) if (!isUnanswered) unanswered.delete(cluster)
   return unanswered
 }
 
@@ -126,12 +131,18 @@ export function changesAnswers(
   change: { readonly type: string; readonly object: Gateway; readonly previous?: Gateway | undefined } | undefined,
 ): boolean {
   if (change?.type !== 'set' || change.previous === undefined || change.previous === change.object) return true
-  return answersOf(change.previous) !== answersOf(change.object)
+  const text = (gateway: Gateway): string =>
+    answersOf(gateway)
+      .map(({ cluster, isUnanswered }) => `${cluster} ${isUnanswered}`)
+      .join()
+  return text(change.previous) !== text(change.object)
 }
 
-function answersOf({ status }: Gateway): string {
-  const up = (status?.connections ?? []).filter(({ state }) => state === 'up')
-  return up.map(({ cluster, cause }) => `${cluster} ${cause === CAUSE_UNANSWERED}`).join()
+/** The connections that are up. */
+function answersOf(gateway: Gateway): readonly { readonly cluster: string; readonly isUnanswered: boolean }[] {
+  const isSilent = isTakenAsSilent(gateway)
+  const up = (gateway.status?.connections ?? []).filter(({ state }) => state === 'up')
+  return up.map(({ cluster, cause }) => ({ cluster, isUnanswered: cause === CAUSE_UNANSWERED && !isSilent }))
 }
 
 /** Reasons of a condition Connected that imply that the cluster has, or had, a gateway. */

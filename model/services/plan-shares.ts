@@ -120,11 +120,12 @@ export function planShares(input: SharesInput): SharesPlan {
   const among = (some: readonly ExportingCluster[]): Division => {
     return divided(candidatesOf(some, results, rules, input.importer), rules)
   }
-  // Silence of a moment is no reason for the last resort, which may call what no tier names.
+  // Silence of a moment is no reason for the last resort, which may call what no tier and no selector names.
   const isDivided = rules !== undefined || results !== undefined
   const isSuspect = clusters.some(({ unanswered }) => unanswered === true)
-  const answering = isDivided && isSuspect ? among(clusters) : undefined
   const all = isSuspect ? clusters.map((one) => ({ ...one, unanswered: false })) : clusters
+  const isNamed = firstUsable(clusters, results) !== undefined || firstUsable(all, results) === undefined
+  const answering = isDivided && isSuspect && isNamed ? among(clusters) : undefined
   const { shares, refused } = answering?.isServed === true ? answering : among(all)
   return { shares, refused, results }
 }

@@ -63,7 +63,7 @@ class End {
       },
       {
         ...{ name: 'lane 0', number: 0, address: own.address, port: LANE_PROBE_PORT },
-        ...{ missesUntilSuspect: 4, downAfterMs: 1500, answersUntilUp: 2 },
+        ...{ missesUntilSuspect: 4, downAfterMs: 1500, answersUntilUp: 2, unansweredAfterMs: 600, calmAfterMs: 3000 },
       },
     )
     this.prober.setPeers([{ key: KEY, number: 0, address: own.far }])
@@ -175,6 +175,27 @@ t.test('a link does not fall asleep in the middle of misses', async (t) => {
   t.match(milano.prober.health().get(KEY), { state: 'up', suspected: false })
   milano.settle({ afterMs: MINUTE_MS, follows: true })
   t.equal(seen()[0], 'up')
+})
+
+t.test('nor while new connections avoid it: nothing would end that', async (t) => {
+  const { milano, paris, clock, pass, seen } = pair(t, undefined, undefined)
+  const peer = () => milano.prober.health().get(KEY)
+  await pass(2 * MINUTE_MS)
+  paris.reaches = false
+  for (let ms = 0; (peer()?.misses ?? 0) < 5; ms += 10) {
+    if (ms > 3000) throw new Error('no misses')
+    await clock.advance(10)
+  }
+  // The last question is missed, and the next one is answered.
+  paris.reaches = true
+  await clock.advance(500)
+  t.match(peer(), { state: 'up', misses: 0, unanswered: true })
+  milano.settle({ afterMs: MINUTE_MS, follows: true })
+  t.equal(seen()[0], 'up')
+  await clock.advance(4000)
+  t.match(peer(), { unanswered: false })
+  milano.settle({ afterMs: MINUTE_MS, follows: true })
+  t.equal(seen()[0], 'up, asleep')
 })
 
 t.test('only devices with a sleeping link are read at the short interval', async (t) => {

@@ -205,6 +205,22 @@ t.test('new connections stay where packets are late or lost, or where only a pro
   }
 })
 
+t.test('where questions are rare, a moment without packets moves nothing either, and a longer one does', async (t) => {
+  for (let phaseMs = 0; phaseMs < 1000; phaseMs += 90) {
+    const { clock, probes, avoided } = setUp(t)
+    probes.alive.add(PARIS.address)
+    await clock.advance(15_000 + phaseMs)
+    probes.alive.clear()
+    await clock.advance(300)
+    probes.alive.add(PARIS.address)
+    await clock.advance(5000)
+    t.strictSame(avoided, [], `at ${phaseMs} ms`)
+    probes.alive.clear()
+    await clock.advance(1550)
+    t.equal(avoided.length, 1, `at ${phaseMs} ms`)
+  }
+})
+
 t.test('an idle link is asked at once when it may be silent too', async (t) => {
   const { clock, probes, avoided, prober } = setUp(t)
   prober.setPeers([PARIS, TOKYO])

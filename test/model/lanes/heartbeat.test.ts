@@ -51,6 +51,22 @@ t.test('fresh ones are the very same objects, and one that never reported stays 
   t.end()
 })
 
+t.test('a silent one says nothing of what is unanswered', (t) => {
+  const rows: readonly (readonly [GatewayLiveness, cause: string | undefined, want: string | undefined])[] = [
+    ['fresh', 'ProbesUnanswered', 'ProbesUnanswered'],
+    ['silent', 'ProbesUnanswered', undefined],
+    ['silent', 'NoneAnswers', 'NoneAnswers'],
+  ]
+  for (const [liveness, cause, want] of rows) {
+    const { status, ...rest } = gatewaySaying('g1 paris up')
+    const connections = (status?.connections ?? []).map((one) => ({ ...one, ...(cause && { cause }) }) as typeof one)
+    const [heard] = heardGateways([{ ...rest, status: { ...status!, connections } }], () => liveness)
+    t.match(heard?.status?.connections, [{ state: 'up' }], liveness)
+    t.equal(heard?.status?.connections[0]?.cause, want, liveness)
+  }
+  t.end()
+})
+
 t.test('age', (t) => {
   const now = Date.parse('2026-01-01T00:01:00Z')
   const rows: readonly (readonly [string | undefined, number | undefined])[] = [

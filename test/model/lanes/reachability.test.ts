@@ -22,15 +22,25 @@ t.test('who answers', async (t) => {
   }
 })
 
-/** A gateway from `x up, y up!`, where ! is unanswered. */
-function answering(name: string, text: string): Gateway {
+/** A gateway from `x up, y up!`, where ! is unanswered. With `stale: ` before it, it has stopped reporting. */
+function answering(name: string, whole: string): Gateway {
+  const text = whole.replace('stale: ', '')
+  const conditions = whole === text ? [] : [STALE]
   const states = text.split(', ').map((one) => one.split(' ') as [string, string])
   const connections = states.flatMap(([id, said]) => {
     const cause = said.endsWith('!') ? ({ cause: 'ProbesUnanswered' } as const) : {}
     return connectionsTo({ [id]: said.replace('!', '') as ConnectionState }).map((one) => ({ ...one, ...cause }))
   })
-  return gatewayObject(name, { connections })
+  return gatewayObject(name, { connections, conditions })
 }
+
+const STALE = {
+  type: 'Ready',
+  status: 'Unknown',
+  reason: 'GatewayStatusStale',
+  message: '',
+  lastTransitionTime: '2026-01-01T00:00:00Z',
+} as const
 
 t.test('who answers nothing at the moment', async (t) => {
   const rows: [texts: string[], want: string][] = [
@@ -42,6 +52,8 @@ t.test('who answers nothing at the moment', async (t) => {
     [['x up!', 'x up'], ''],
     [['x up!', 'x down'], 'x'],
     [['x down!'], ''],
+    [['stale: x up!'], ''],
+    [['stale: x up!', 'x up!'], ''],
   ]
   for (const [texts, want] of rows) {
     const found = unansweredClusters([gateway('none'), ...texts.map((text, i) => answering(`gw${i}`, text))])
@@ -60,12 +72,14 @@ t.test('which changes of a gateway matter for that', async (t) => {
       changed('x up!', 'x up'),
       changed('x up!', 'x down!'),
       changed('x down', 'x down!'),
+      changed('x up!', 'stale: x up!'),
+      changed('x up', 'stale: x up'),
       changesAnswers(undefined),
       changesAnswers({ type: 'removed', object: same }),
       changesAnswers({ type: 'set', object: same, previous: undefined }),
       changesAnswers({ type: 'set', object: same, previous: same }),
     ],
-    [false, true, true, true, false, true, true, true, true],
+    [false, true, true, true, false, true, false, true, true, true, true],
   )
 })
 

@@ -50,6 +50,8 @@ const among = (...clusters: string[]): TrafficTier => ({ clusters })
 const SILENT = { unanswered: true } as const
 const inEurope = { propertySelector: { matchProperties: { [REGION]: 'eu' } } }
 const europe = { properties: { [REGION]: 'eu' } }
+const inAsia = { propertySelector: { matchProperties: { [REGION]: 'asia' } } }
+const asia = { properties: { [REGION]: 'asia' } }
 
 t.test('who gets what, and why', async (t) => {
   const rows: readonly (readonly [string, SharesPlan, string])[] = [
@@ -155,11 +157,25 @@ t.test('who gets what, and why', async (t) => {
       'a 5000 ByReadyEndpoints, b 5000 ByReadyEndpoints',
     ],
     [
-      'a selected cluster that is silent for a moment: the next result, or all',
+      'a selected cluster that is silent for a moment: the next result',
+      planned([cluster('a', 5, 5, { ...europe, ...SILENT }), cluster('c', 8), cluster('d', 8, 8, asia)], undefined, {
+        clusterSelectors: [inEurope, inAsia],
+      }),
+      'a 0 ClusterNotReached, c 0 NotSelected, d 10000 ByReadyEndpoints',
+    ],
+    [
+      'all that selectors choose are silent for a moment: as if they answered, and no call goes elsewhere',
       planned([cluster('a', 5, 5, { ...europe, ...SILENT }), cluster('c', 8)], undefined, {
         clusterSelectors: [inEurope],
       }),
-      'a 0 ClusterNotReached, c 10000 ByReadyEndpoints',
+      'a 10000 ByReadyEndpoints, c 0 NotSelected',
+    ],
+    [
+      'nothing is ready where selectors choose, so all clusters count, without the one that is silent for a moment',
+      planned([cluster('a', 5, 5, SILENT), cluster('b', 0, 3, europe), cluster('c', 8)], undefined, {
+        clusterSelectors: [inEurope],
+      }),
+      'a 0 ClusterNotReached, b 0 NoReadyEndpoint, c 10000 ByReadyEndpoints',
     ],
     [
       'weight 0 moves calls to the next tier',
