@@ -22,9 +22,11 @@ export function slowness(link: LinkTrips): number {
   return Math.max(USUAL_ANSWER_MS, ...waits) / USUAL_ANSWER_MS
 }
 
+/** The variation before a link went down may only reflect how it failed, so most of it does not count. */
 function knownTrips({ relays = [], health }: LinkTrips): readonly RoundTrip[] {
+  const { rttMs = 0, jitterMs = 0 } = health?.figures ?? {}
   return [
-    health?.figures ?? {},
+    { rttMs, jitterMs: Math.min(jitterMs, rttMs / 4) },
     ...relays.flatMap(({ roundTripMs: rttMs }) => (rttMs === undefined ? [] : [{ rttMs }])),
   ]
 }

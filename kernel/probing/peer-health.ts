@@ -228,6 +228,8 @@ export class ProbeStats {
    * path.
    */
   #heard = false
+  /** The last answer came later than any on this path usually does. */
+  #wasLate = false
   #rttMs: number | undefined
   #jitterMs = 0
   #samples = 0
@@ -246,6 +248,11 @@ export class ProbeStats {
     if (!sent.isLost) this.#validate(true)
     const sample = nowMs - sent.sentMs
     const before = this.#rttMs
+    const wasLate = this.#wasLate
+    this.#wasLate = sample >= answerWaitMs(this.#roundTrip(), LOST_AFTER_MS)
+    // A late answer may have waited: a single one for this process, others for the far one, or for the path to come back.
+    // Its time would make a dead path be noticed later.
+    if (this.#wasLate && before !== undefined && !(wasLate && sent.counts)) return true
     this.#samples += 1
     if (before === undefined) this.#rttMs = sample
     else if (this.#samples <= FIRST_SAMPLES) this.#rttMs = Math.min(before, sample)

@@ -32,12 +32,14 @@ const SITES = [
 const OUTSIDE = LANE_BASE_PORT
 const SLOW_PORTS = `{ ${LANE_BASE_PORT}, ${RELAY_PORT}-${RELAY_LAST_PORT} }`
 
-/** Round trips of the link, half of which is the way between each end and the relay and back. */
-const ROUND_TRIPS_MS = [1600, 2400]
-/** The link has to stay up for so many of them: its probes are answered ten times and more. */
-const STAYS_TRIPS = Number(process.env['SEALANE_SLOW_TRIPS'] ?? 10)
+/** The round trip of the link, half of which is the way between each end and the relay and back. */
+const ROUND_TRIP_MS = 2400
+/** Longer than it takes on a busy machine, and shorter than where calls are repeated before their answers are here. */
+const UP_WITHIN_MS = 45_000
+/** The link has to stay up for so long that a probe without an answer in time would show as down. */
+const STAYS_MS = Number(process.env['SEALANE_SLOW_TRIPS'] ?? 5) * ROUND_TRIP_MS
 
-t.setTimeout(290_000)
+t.setTimeout(240_000)
 
 const ruleset = (): string => {
   const into = HIDDEN.flatMap(({ own, router, seen }) => [
@@ -70,55 +72,45 @@ async function slowDown(internet: Netns, wayMs: number): Promise<void> {
   await internet.exec('nft', ['-f', '-'], { input: `${ruleset()}\n` })
 }
 
-for (const roundTripMs of ROUND_TRIPS_MS) {
-  t.test(`a relayed link of ${roundTripMs} ms comes up and stays up`, { skip: netnsMissing() ?? false }, (t) =>
-    withPlainSites(
-      temporaryFolder(t),
-      SITES,
-      async ([milano, paris, roma]) => {
-        if (milano === undefined || paris === undefined || roma === undefined) throw new Error('sites')
-        const ends = [
-          [paris, roma],
-          [roma, paris],
-        ] as const
-        const link = (from: PlainSite, to: PlainSite) =>
-          from.gateway('gw1')?.connections.find(({ cluster }) => cluster === to.plan.name)
-        const state = (from: PlainSite, to: PlainSite): string =>
-          `${link(from, to)?.state ?? ''} by ${link(from, to)?.usingRelay ?? ''}`
-        try {
-          milano.up('gw1')
-          paris.up('gw1')
-          const isUp = (): boolean => link(paris, milano)?.state === 'up'
-          await eventually(isUp, { deadlineMs: 60_000, say: 'the link with the relay' })
-          roma.up('gw1')
-          await eventually(() => link(roma, milano)?.state === 'up', { deadlineMs: 60_000, say: 'the other one' })
-          const knownMs = performance.now()
-          for (const [from, to] of ends) {
-            await eventually(() => state(from, to) === 'up by milano', {
-              deadlineMs: 60_000,
-              intervalMs: 50,
-              say: `${from.plan.name} to ${to.plan.name}`,
-            })
-          }
-          const upMs = performance.now()
-          t.comment(`up ${Math.round(upMs - knownMs)} ms after both ends had the relay`)
-          const seen = new Set<string>()
-          const stays = (): boolean => {
-            for (const [from, to] of ends) seen.add(state(from, to))
-            return performance.now() - upMs >= STAYS_TRIPS * roundTripMs
-          }
-          await eventually(stays, { deadlineMs: 120_000, intervalMs: 500, say: 'it stays up' })
-          t.strictSame([...seen], ['up by milano'], 'it stays up')
-          const said = ends.map(([from]) => from.machine('gw1').said).join('\n')
-          t.notMatch(said, /"cluster":"(paris|roma)".*"from":"up","to":"down"/, 'it has not been down')
-          for (const [from, to] of ends) t.ok((link(from, to)?.rttMs ?? 0) >= roundTripMs, 'it is as slow as that')
-        } catch (error) {
-          t.comment(JSON.stringify([paris, roma].map((site) => site.gateway('gw1')?.connections)))
-          t.comment([milano, paris, roma].map((site) => `${site.plan.name} ${site.machine('gw1').said}`).join('\n'))
-          throw error
+t.test('a relayed link comes up and stays up', { skip: netnsMissing() ?? false }, (t) =>
+  withPlainSites(
+    temporaryFolder(t),
+    SITES,
+    async ([milano, paris, roma]) => {
+      if (milano === undefined || paris === undefined || roma === undefined) throw new Error('sites')
+      const ends = [
+        [paris, roma],
+        [roma, paris],
+      ] as const
+      const link = (from: PlainSite, to: PlainSite) =>
+        from.gateway('gw1')?.connections.find(({ cluster }) => cluster === to.plan.name)
+      const state = (from: PlainSite, to: PlainSite): string =>
+        `${link(from, to)?.state ?? ''} by ${link(from, to)?.usingRelay ?? ''}`
+      try {
+        for (const site of [milano, paris, roma]) site.up('gw1')
+        const isNear = (): boolean => ends.every(([from]) => link(from, milano)?.state === 'up')
+        await eventually(isNear, { deadlineMs: 90_000, say: 'the links with the relay' })
+        const nearMs = performance.now()
+        const isUp = (): boolean => ends.every(([from, to]) => state(from, to) === 'up by milano')
+        await eventually(isUp, { deadlineMs: UP_WITHIN_MS, intervalMs: 50, say: 'the link by the relay' })
+        const upMs = performance.now()
+        t.comment(`up ${Math.round(upMs - nearMs)} ms after both ends had the relay`)
+        const seen = new Set<string>()
+        const stays = (): boolean => {
+          for (const [from, to] of ends) seen.add(state(from, to))
+          return performance.now() - upMs >= STAYS_MS
         }
-      },
-      { prepare: (internet) => slowDown(internet, roundTripMs / 2) },
-    ),
-  )
-}
+        await eventually(stays, { deadlineMs: 120_000, intervalMs: 500, say: 'it stays up' })
+        t.strictSame([...seen], ['up by milano'], 'it stays up')
+        const said = ends.map(([from]) => from.machine('gw1').said).join('\n')
+        t.notMatch(said, /"cluster":"(paris|roma)".*"from":"up","to":"down"/, 'it has not been down')
+        for (const [from, to] of ends) t.ok((link(from, to)?.rttMs ?? 0) >= ROUND_TRIP_MS, 'it is as slow as that')
+      } catch (error) {
+        t.comment(JSON.stringify([paris, roma].map((site) => site.gateway('gw1')?.connections)))
+        t.comment([milano, paris, roma].map((site) => `${site.plan.name} ${site.machine('gw1').said}`).join('\n'))
+        throw error
+      }
+    },
+    { prepare: (internet) => slowDown(internet, ROUND_TRIP_MS / 2) },
+  ),
+)

@@ -65,27 +65,29 @@ const MOST_PAIRS = 64
 
 /**
  * Which keys of relays give way to which others. A key gives way by its own word alone: a relay that states the instance
- * of another one could otherwise keep gateways from that.
+ * of another one could otherwise keep gateways from that. What takes its place may say the same of a third one, which
+ * counts for the first too: three keys that only knew the one before them would replace each other in a circle.
  */
 export class KeysThatYield {
-  readonly #pairs = new Set<string>()
+  /** By the text of both keys, oldest first. */
+  readonly #pairs = new Map<string, { readonly key: string; readonly other: string }>()
 
   /** What answers by `key` has said that the connection by `other` has taken the place of its own one. */
-  yields(key: string | undefined, other: string | undefined): void {
-    const pair = pairOf(key, other)
+  yields(key = '', other = ''): void {
+    const pair = `${key} ${other}`
     this.#pairs.delete(pair)
-    this.#pairs.add(pair)
-    const [oldest] = this.#pairs
+    this.#pairs.set(pair, { key, other })
+    const [oldest] = this.#pairs.keys()
     if (this.#pairs.size > MOST_PAIRS && oldest !== undefined) this.#pairs.delete(oldest)
   }
 
-  doesYield(key: string | undefined, other: string | undefined): boolean {
-    return this.#pairs.has(pairOf(key, other))
+  doesYield(key = '', other = ''): boolean {
+    if (key === other) return false
+    const reached = new Set([key])
+    // What is added on the way is walked too.
+    for (const one of reached) for (const pair of this.#pairs.values()) if (pair.key === one) reached.add(pair.other)
+    return reached.has(other)
   }
-}
-
-function pairOf(key = '', other = ''): string {
-  return `${key} ${other}`
 }
 
 /** By what the errors of relay-connection.ts carry: that file is loaded late. */

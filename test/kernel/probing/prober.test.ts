@@ -250,7 +250,7 @@ t.test('an idle link is asked at once when it may be silent too', async (t) => {
 t.test('a way across half the world comes back soon, however long it was away', async (t) => {
   // A path that has become longer also recovers, once the prober has measured the longer round trip.
   const ways = [190, 300, 450, 700, 950, 1300, 1700, 2400, 4000].map((ms) => [ms, ms] as const)
-  for (const [ms, laterMs] of [...ways, [20, 300], [20, 900], [400, 1200]] as const) {
+  for (const [ms, laterMs] of [...ways, [20, 300], [20, 900], [20, 3000], [400, 1200]] as const) {
     for (const awayMs of ms > 1300 ? [15_000, 120_000] : [5000, 15_000, 120_000]) {
       const { clock, probes, seen } = setUp(t)
       probes.alive.add(PARIS.address)
@@ -301,6 +301,38 @@ t.test('a path that is slow and varies is up after its first answer, and never d
     { numRuns: 60 },
   )
   t.pass()
+})
+
+t.test('answers that waited in a queue do not make a dead path noticed later', async (t) => {
+  const rows = [
+    { what: 'the path was away, and packets waited for it', kernel: false, waitsMs: 20_000, late: 0 },
+    { what: 'the far process was stopped', kernel: true, waitsMs: 9000, late: 0 },
+    { what: 'one answer came very late', kernel: false, waitsMs: 0, late: 1 },
+  ]
+  for (const { what, kernel, waitsMs, ...row } of rows) {
+    const { clock, probes, seen, prober } = setUp(t)
+    let [untilMs, late] = [0, 0]
+    probes.alive.add(PARIS.address)
+    if (kernel) probes.kernels.add(PARIS.address)
+    probes.delay = {
+      clock,
+      get ms() {
+        return late-- > 0 ? 9000 : Math.max(0, untilMs - clock.monotonic()) + 20
+      },
+    }
+    await clock.advance(15_000)
+    untilMs = clock.monotonic() + waitsMs
+    late = row.late
+    await clock.advance(Math.max(waitsMs, late * 10_000) + 2500)
+    t.equal(prober.health().get('paris')?.state, 'up', what)
+    probes.alive.clear()
+    probes.kernels.clear()
+    const diedMs = clock.monotonic()
+    await clock.advance(10_000)
+    const down = seen.findLast((text) => text.includes('up>down')) ?? ''
+    const tookMs = parseInt(down, 10) - diedMs
+    t.ok(tookMs > 0 && tookMs <= 3000, `${what}: noticed after ${tookMs} ms`)
+  }
 })
 
 t.test('a lane that opens is noticed at once: by the first question, and by who takes it over', async (t) => {
