@@ -28,6 +28,8 @@ export interface DoubtedLink {
   readonly isSuspect: boolean
   /** Where its packets went when that was last read. */
   readonly at: AddressPort | undefined
+  /** Where probes have reached the far end without a relay: it may have moved the link there since. Absent: nowhere. */
+  readonly punched?: AddressPort | undefined
   /** Where relays take packets for the far end, best first. */
   readonly places: readonly RelayPlace[]
 }
@@ -46,7 +48,9 @@ export const DOUBTS_APART_MS = 15_000
 export const MOST_DOUBTS = 32
 
 interface Doubt {
-  readonly ways: TwoWays
+  /** Of each place at which the link may be. */
+  readonly ways: readonly TwoWays[]
+  readonly at: AddressPort | undefined
   /** All times are milliseconds of the monotonic clock. */
   readonly sinceMs: number
   /** Since when the far end answers again. Undefined: it does not. */
@@ -78,7 +82,11 @@ export class Doubts {
 
   /** Places whose packets go to a second one now. */
   get ways(): readonly TwoWays[] {
-    return [...this.#doubts.values()].flatMap(({ ways, ended }) => (ended === undefined ? [ways] : []))
+    const ways = [...this.#doubts.values()].flatMap((doubt) => (doubt.ended === undefined ? doubt.ways : []))
+    // The kernel takes each place of a device once. A far end can call from the place of another one.
+    return ways.filter(({ device, to }, i) => {
+      return ways.findIndex((one) => one.device === device && sameAddressPort(one.to, to)) === i
+    })
   }
 
   /** Links, by linkKey(), whose doubt began a short time ago: the far end may have moved them to the second place. */
@@ -97,26 +105,33 @@ export class Doubts {
 
 function begun(link: DoubtedLink, before: Doubt | undefined, nowMs: number): Doubt | undefined {
   const isRested = before === undefined || nowMs - before.sinceMs >= DOUBTS_APART_MS
-  const ways = link.state === 'up' && link.isSuspect && isRested ? twoWays(link) : undefined
-  return ways === undefined ? before : { ways, sinceMs: nowMs }
+  const ways = link.state === 'up' && link.isSuspect && isRested ? twoWays(link) : []
+  return ways.length === 0 ? before : { ways, at: link.at, sinceMs: nowMs }
 }
 
 function goneOn(link: DoubtedLink, before: Doubt, nowMs: number): Doubt {
   const { state, isSuspect, at } = link
   if (state !== 'up') return { ...before, ended: 'down' }
   const answersSinceMs = isSuspect ? undefined : (before.answersSinceMs ?? nowMs)
-  const hasMoved = !sameAddressPort(at, before.ways.to)
+  const hasMoved = !sameAddressPort(at, before.at)
   // The place that was known may have been an old one, or the second one is silent, too.
   const ways = hasMoved && isSuspect ? twoWays(link) : before.ways
-  if (ways === undefined || (hasMoved && !isSuspect)) return { ...before, ended: 'moved' }
+  if (ways.length === 0 || (hasMoved && !isSuspect)) return { ...before, ended: 'moved' }
   if (nowMs - (answersSinceMs ?? nowMs) >= DOUBT_SETTLES_MS) return { ...before, ended: 'answered' }
   if (nowMs - before.sinceMs >= DOUBT_MS) return { ...before, ended: 'unsettled' }
-  return { ...before, ways, answersSinceMs }
+  return { ...before, ways, at, answersSinceMs }
 }
 
-/** Undefined if no second place is known. Packets for a socket of this node (port 443) leave from another address. */
-function twoWays({ device, at, places }: DoubtedLink): TwoWays | undefined {
-  if (at === undefined || at.address.family !== 4 || isWebPlace(at)) return undefined
-  const second = places.find((one) => one.failed !== true && !isWebPlace(one.at) && !sameAddressPort(one.at, at))
-  return second === undefined ? undefined : { device, to: at, second: second.at }
+/** Empty if no second place is known. Packets for a socket of this node (port 443) leave from another address. */
+function twoWays({ device, at, punched, places }: DoubtedLink): TwoWays[] {
+  if (at === undefined || isWebPlace(at)) return []
+  const present = punched === undefined || sameAddressPort(punched, at) ? [at] : [at, punched]
+  const usable = places.filter((one) => one.at.address.family === 4 && !isWebPlace(one.at))
+  return present.flatMap((to) => {
+    if (to.address.family !== 4) return []
+    const others = usable.filter((one) => !sameAddressPort(one.at, to))
+    // What failed some time ago may be well again.
+    const second = others.find(({ failed }) => failed !== true) ?? others[0]
+    return second === undefined ? [] : [{ device, to, second: second.at }]
+  })
 }

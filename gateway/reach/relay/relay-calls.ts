@@ -38,6 +38,8 @@ export interface RelayCallsDeps {
   readonly onChange: () => void
   /** Something is to be sent, or the table is to change: call apply() and send(). */
   readonly onDue: () => void
+  /** Called the first time that the kernel refuses to send packets two ways. */
+  readonly onOneWay?: (error: unknown) => void
   /** Draws ports. Absent: this end does not guess any, and opens none. */
   readonly random?: Random
 }
@@ -144,7 +146,7 @@ export const MOST_UNPROVEN = 8
 /** One without an answer for so long makes room for the next one. */
 export const UNPROVEN_MS = 500
 /** A kernel that has refused to send packets two ways, for which it needs a module, is not asked again for so long. */
-const ONE_WAY_MS = 600_000
+export const ONE_WAY_MS = 600_000
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -168,7 +170,7 @@ export class RelayCalls {
   #mayProbe: (at: AddressPort) => boolean = () => false
   readonly #tries: PortTries | undefined
   #used: readonly UsedPlace[] = []
-  /** The kernel has refused to send packets two ways. Milliseconds of the monotonic clock. */
+  /** Until when packets go one way, because the kernel has refused two. Milliseconds of the monotonic clock. */
   #oneWayUntilMs = -Infinity
   /** An earlier run of the process may have given devices other ports. */
   #mayAdopt = true
@@ -238,12 +240,10 @@ export class RelayCalls {
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
-    const nowDoubted = this.#deps.clock.monotonic() < this.#oneWayUntilMs ? [] : doubted
-    await this.#applyTable({ shared, others, doubted: nowDoubted }, signal).catch((error: unknown) => {
-      // Relayed links need the table, so the next round does without what the kernel may not take.
-      if (signal.aborted) throw error
-      if (nowDoubted.length > 0) this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
-      else this.#tries?.refused()
+    const nowDoubted = this.isOneWay ? [] : doubted
+    await this.#applyWays({ shared, others, doubted: nowDoubted }, signal).catch((error: unknown) => {
+      // Relayed links need the table, so the next round does without ports that the kernel may not take.
+      if (!signal.aborted) this.#tries?.refused()
       throw error
     })
     this.#tries?.applied(others)
@@ -332,6 +332,11 @@ export class RelayCalls {
       if (lane !== undefined) this.#tries.adopt(lane, other)
     }
     this.#mayAdopt = false
+  }
+
+  /** The kernel has refused to send packets two ways a short time ago, so they go one way. */
+  get isOneWay(): boolean {
+    return this.#deps.clock.monotonic() < this.#oneWayUntilMs
   }
 
   /** What the relays show of the NAT in front of this node. */
@@ -623,6 +628,18 @@ export class RelayCalls {
       if (one.punch.dueMs(now.nowMs) !== dueMs) onDue()
     }
     return true
+  }
+
+  /** If the kernel refuses the table, but not without second ways, those are left out for some time. */
+  async #applyWays(planned: PlannedPorts, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#applyTable(planned, signal)
+    } catch (error) {
+      if (signal.aborted || planned.doubted.length === 0) throw error
+      await this.#applyTable({ ...planned, doubted: [] }, signal)
+      if (this.#oneWayUntilMs === -Infinity) this.#deps.onOneWay?.(error)
+      this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
+    }
   }
 
   async #applyTable({ shared, others, doubted }: PlannedPorts, signal: AbortSignal): Promise<void> {

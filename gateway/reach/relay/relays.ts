@@ -225,7 +225,11 @@ export class Relays {
     const onError = (error: unknown): void => this.#failed(error)
     const random = (below: number): number => randomInt(below)
     for (const ended of DOUBT_ENDS) init.metrics.doubts.inc({ ended }, 0)
-    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
+    const onOneWay = (error: unknown): void => {
+      const why = messageOf(error)
+      deps.logger.info('packets of links in doubt go one way, as the kernel refuses to copy them', { why })
+    }
+    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, onOneWay, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
@@ -242,16 +246,16 @@ export class Relays {
   get known(): Pick<
     GatewayWorld,
     | ('relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt')
-    | ('punched' | 'natLifeSeconds' | 'doubted')
+    | ('punched' | 'natLifeSeconds' | 'followsFar')
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     const relaysAsked = this.#calls.asked()
-    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
+    const followsFar = new Set([...this.#doubts.recent(this.#deps.clock.monotonic()), ...this.#punched.settled])
     const { lifeSeconds } = this.#measures
     return {
-      ...(doubted.size === 0 ? {} : { doubted }),
+      ...(followsFar.size === 0 ? {} : { followsFar }),
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
@@ -504,14 +508,16 @@ export class Relays {
   /** Looks which links are in doubt now. A link that is tried elsewhere must show whether that place works alone. */
   #doubt({ links, ports }: Planned): void {
     const { metrics, health } = this.#init
-    const [known, places] = [health(), this.#relayPlaces()]
-    const sure = links.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
+    const [known, places, punched] = [health(), this.#relayPlaces(), this.#calls.punched()]
+    // A second way that the kernel does not take is none.
+    const usable = this.#calls.isOneWay ? [] : links
+    const sure = usable.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
     const doubted = sure.flatMap(({ key, remoteLane, cluster, at }): DoubtedLink[] => {
       const view = known.get(healthKey(remoteLane, cluster))
       const device = ports.get(remoteLane)
       if (view === undefined || device === undefined) return []
       const { state, suspected: isSuspect = false } = view
-      return [{ key, device, state, isSuspect, at, places: places.get(key) ?? [] }]
+      return [{ key, device, state, isSuspect, at, punched: punched.get(key), places: places.get(key) ?? [] }]
     })
     for (const ended of this.#doubts.look(doubted, this.#deps.clock.monotonic())) metrics.doubts.inc({ ended })
   }
@@ -816,9 +822,19 @@ interface PunchedLook {
 }
 
 /** Remembers which links are up at the places that probes have proven. */
+interface PunchedLink {
+  readonly at: AddressPort
+  /** When it was up there last, or since when the place is known. */
+  readonly sinceMs: number
+  readonly wasUp: boolean
+  /** Since when each look has found it up there. Undefined: the last one has not. */
+  readonly upSinceMs: number | undefined
+  /** That has been so for PUNCH_SETTLES_MS, times slowness(): the far end sends there, too. */
+  readonly isSettled: boolean
+}
+
 export class PunchedLinks {
-  #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
-    new Map()
+  #links: ReadonlyMap<string, PunchedLink> = new Map()
 
   /**
    * Takes all links, the proven places and slowness() by linkKey(), and linkKey() of those whose packets went two ways
@@ -830,7 +846,7 @@ export class PunchedLinks {
     nowMs: number,
     { slow = () => 1, doubted = new Set() }: PunchedLook = {},
   ): string[] {
-    const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
+    const next = new Map<string, PunchedLink>()
     const lost: string[] = []
     for (const { key, state, at } of links) {
       const place = punched.get(key)
@@ -841,13 +857,25 @@ export class PunchedLinks {
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
       const settlesMs = PUNCH_SETTLES_MS * slow(key)
-      const isLeft = before?.wasUp === true && (state !== 'up' || doubted.has(key))
+      // Packets of the far end alone may have gone two ways: then this end saw no silence, and has been moved.
+      const isMoved = doubted.has(key) || before?.isSettled === true
+      const isLeft = before?.wasUp === true && (state !== 'up' || isMoved)
       const isLost = !isUp && (isLeft || nowMs - sinceMs >= settlesMs)
-      if (isLost) lost.push(key)
-      else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
+      if (isLost) {
+        lost.push(key)
+        continue
+      }
+      const upSinceMs = isUp ? (before?.upSinceMs ?? nowMs) : undefined
+      const isSettled = nowMs - (upSinceMs ?? nowMs) >= settlesMs
+      next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true, upSinceMs, isSettled })
     }
     this.#links = next
     return lost
+  }
+
+  /** Links, by linkKey(), that both ends have at their proven places. Elsewhere the far end has moved them. */
+  get settled(): ReadonlySet<string> {
+    return new Set([...this.#links].flatMap(([key, { isSettled }]) => (isSettled ? [key] : [])))
   }
 }
 

@@ -8,9 +8,12 @@ import {
   Doubts,
   MOST_DOUBTS,
 } from '../../../../gateway/reach/relay/doubts.ts'
+import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
+import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 
 const [DIRECT, OSLO, RIGA, WEB] = ['198.51.100.1:41000', '203.0.113.1:4601', '203.0.113.2:4605', '127.0.0.1:40001']
+const IPV6 = '[2001:db8::1]:4605'
 
 type Look = readonly [ms: number, what: 'well' | 'suspect' | 'down', at: string | undefined, ways: string, end?: string]
 
@@ -84,6 +87,7 @@ const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?:
   ['nowhere yet', [[0, 'suspect', undefined, '']]],
   ['port 443 is a socket of this node', [[0, 'suspect', DIRECT, '']], [WEB]],
   ['as is the present place', [[0, 'suspect', WEB, '']]],
+  ['the table is one of IPv4', [[0, 'suspect', DIRECT, '']], [IPV6]],
 ]
 
 t.test('stories', (t) => {
@@ -114,13 +118,50 @@ t.test('what is due, and which links may have moved', (t) => {
   t.end()
 })
 
-t.test('places that failed are no second ones, and not every silent link has one', (t) => {
+t.test('two far ends that have called from one place, as any of them can', async (t) => {
+  const doubts = new Doubts()
+  const others = [
+    { key: 'bern', places: PLACES.slice(1) },
+    { key: 'wien', device: 4501 },
+  ]
+  doubts.look([link('suspect', DIRECT), ...others.map((change) => link('suspect', DIRECT, change))], 0)
+  t.strictSame(
+    doubts.ways.map(({ device, second }) => `${device} ${formatAddressPort(second)}`),
+    [`4500 ${OSLO}`, `4501 ${OSLO}`],
+    'the place of a device has one second place',
+  )
+  await new FakeNft().run(planSharedPorts([{ device: 4500, socket: 4590 }], [], doubts.ways))
+})
+
+t.test('the far end may have moved the link to its proven place since that was last read', (t) => {
+  const doubts = new Doubts()
+  const looks = [
+    [0, 'suspect', OSLO, `${OSLO} and ${RIGA},${BOTH}`, ''],
+    [1000, 'suspect', DIRECT, BOTH, ''],
+    [1200, 'well', OSLO, '', 'moved'],
+  ] as const
+  for (const [ms, what, at, ways, end] of looks) {
+    t.equal(doubts.look([link(what, at, { punched: parseAddressPort(DIRECT) })], ms).join(), end)
+    t.equal(waysOf(doubts), ways, `${ms} ms`)
+  }
+  const one = new Doubts()
+  one.look([link('suspect', OSLO, { places: PLACES.slice(0, 1), punched: parseAddressPort(DIRECT) })], 0)
+  t.equal(waysOf(one), BOTH, 'a single relay')
+  t.end()
+})
+
+t.test('places that failed come last, and not every silent link has a second one', (t) => {
   const failed = PLACES.map((place, i) => (i === 0 ? { ...place, failed: true as const } : place))
   const one = new Doubts()
   one.look([link('suspect', DIRECT, { places: failed })], 0)
   t.equal(waysOf(one), `${DIRECT} and ${RIGA}`)
+  const last = new Doubts()
+  last.look([link('suspect', DIRECT, { places: failed.slice(0, 1) })], 0)
+  t.equal(waysOf(last), BOTH, 'a relay that failed may be well by now, and both ends are there')
   const many = new Doubts()
-  const links = Array.from({ length: MOST_DOUBTS + 5 }, (_, i) => link('suspect', DIRECT, { key: `roma${i}` }))
+  const links = Array.from({ length: MOST_DOUBTS + 5 }, (_, i) =>
+    link('suspect', `198.51.100.1:${41_000 + i}`, { key: `roma${i}` }),
+  )
   many.look(links, 0)
   t.equal(many.ways.length, MOST_DOUBTS)
   many.look(links, 100)
