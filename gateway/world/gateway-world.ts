@@ -166,7 +166,7 @@ export interface GatewayWorld {
   /** Where far ends of relayed links can be called without the relay, by linkKey(), proven by probes. Absent: nowhere. */
   readonly punched?: ReadonlyMap<string, PunchedPlace>
   /**
-   * Links, by linkKey(), that stay where their far ends have moved them: packets went two ways a moment ago (Doubts), or
+   * Links, by linkKey(), that stay where their far ends have moved them: packets went two ways a moment ago (Suspects), or
    * both ends had them at a punched place. Absent: none.
    */
   readonly followsFar?: ReadonlySet<string>

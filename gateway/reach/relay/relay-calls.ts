@@ -19,7 +19,7 @@ import type { Agreement } from '../../cable/cable.ts'
 import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
-import type { TwoWays } from './doubts.ts'
+import type { TwoWays } from './suspects.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
@@ -95,7 +95,7 @@ export interface WantedInit {
   /** Where packets of links go, if hasOtherPorts. Absent: nowhere. */
   readonly used?: readonly UsedPlace[]
   /** Places whose packets go to a second one, too. Absent: none. */
-  readonly doubted?: readonly TwoWays[]
+  readonly twoWays?: readonly TwoWays[]
 }
 
 /** A link that no relay of a member carries, and that is probed all the same. */
@@ -200,7 +200,7 @@ export class RelayCalls {
       mayProbe = () => false,
       webLinks = [],
       used = [],
-      doubted = [],
+      twoWays = [],
     }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
@@ -240,8 +240,8 @@ export class RelayCalls {
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
-    const nowDoubted = this.isOneWay ? [] : doubted
-    await this.#applyWays({ shared, others, doubted: nowDoubted }, signal).catch((error: unknown) => {
+    const nowTwoWays = this.isOneWay ? [] : twoWays
+    await this.#applyWays({ shared, others, twoWays: nowTwoWays }, signal).catch((error: unknown) => {
       // Relayed links need the table, so the next round does without ports that the kernel may not take.
       if (!signal.aborted) this.#tries?.refused()
       throw error
@@ -635,14 +635,14 @@ export class RelayCalls {
     try {
       await this.#applyTable(planned, signal)
     } catch (error) {
-      if (signal.aborted || planned.doubted.length === 0) throw error
-      await this.#applyTable({ ...planned, doubted: [] }, signal)
+      if (signal.aborted || planned.twoWays.length === 0) throw error
+      await this.#applyTable({ ...planned, twoWays: [] }, signal)
       if (this.#oneWayUntilMs === -Infinity) this.#deps.onOneWay?.(error)
       this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
     }
   }
 
-  async #applyTable({ shared, others, doubted }: PlannedPorts, signal: AbortSignal): Promise<void> {
+  async #applyTable({ shared, others, twoWays }: PlannedPorts, signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
@@ -654,7 +654,7 @@ export class RelayCalls {
     const statements = planSharedPorts(
       [...shared].sort((a, b) => a.device - b.device),
       [...others].sort((a, b) => a.device - b.device || a.port - b.port),
-      doubted,
+      twoWays,
     )
     // The table is small, and changes when a device gets its first relayed link or loses its last, or one is in doubt.
     const planned = {
@@ -671,7 +671,7 @@ export class RelayCalls {
 interface PlannedPorts {
   readonly shared: readonly SharedPort[]
   readonly others: readonly OtherPort[]
-  readonly doubted: readonly TwoWays[]
+  readonly twoWays: readonly TwoWays[]
 }
 
 /** Counts the questions that relays are going to challenge. */

@@ -1,6 +1,6 @@
 /** What an end asks of relays, how many questions at once, and that relays of no use are remembered as such. */
 import t from 'tap'
-import type { TwoWays } from '../../../../gateway/reach/relay/doubts.ts'
+import type { TwoWays } from '../../../../gateway/reach/relay/suspects.ts'
 import {
   IDLE_RELAY_MS,
   MOST_UNPROVEN,
@@ -273,8 +273,8 @@ t.test('where the kernel sends no copies, packets go one way, and the table is t
   const want: RelayWant = { key: 'roma', remoteLane: 0, identity: 'roma', relay }
   const own = { clusterset: 'alps', identity: 'paris', agree: () => Buffer.alloc(32) }
   const [to, second] = [parseAddressPort('198.51.100.1:41000'), parseAddressPort('203.0.113.1:4601')]
-  const round = (doubted: readonly TwoWays[]) =>
-    calls.apply([want], { own, ports: new Map([[0, 4500]]), doubted }, AbortSignal.timeout(10_000))
+  const round = (twoWays: readonly TwoWays[]) =>
+    calls.apply([want], { own, ports: new Map([[0, 4500]]), twoWays }, AbortSignal.timeout(10_000))
   const both = [{ device: 4500, to, second }]
   const chains = async () => /chain both-ways/.test((await nft.listTable('sealane_reach')) ?? '')
   await round([])

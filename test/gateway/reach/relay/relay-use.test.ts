@@ -368,7 +368,7 @@ t.test('links that do not work where probes passed go back to their relays', asy
     const links = new PunchedLinks()
     const look = (at: typeof place, i: number) =>
       links
-        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { doubted: new Set(['roma']) })
+        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { suspected: new Set(['roma']) })
         .join()
     return places.map(look)
   }

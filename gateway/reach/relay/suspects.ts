@@ -18,7 +18,7 @@ export interface TwoWays {
   readonly second: AddressPort
 }
 
-export interface DoubtedLink {
+export interface SuspectLink {
   /** linkKey(). */
   readonly key: string
   /** UDP port of its lane device. */
@@ -35,19 +35,19 @@ export interface DoubtedLink {
 }
 
 /** How a doubt ended. Unsettled: its time was over. */
-export const DOUBT_ENDS = ['answered', 'moved', 'down', 'unsettled'] as const
-export type DoubtEnd = (typeof DOUBT_ENDS)[number]
+export const SUSPECT_ENDS = ['answered', 'moved', 'down', 'unsettled'] as const
+export type SuspectEnd = (typeof SUSPECT_ENDS)[number]
 
 /** How long packets go two ways at most: longer than a link takes to be down, and to go on by another path. */
-export const DOUBT_MS = 5000
+export const SUSPECT_MS = 5000
 /** The far end has to answer for so long. In this time a round reads where it called from. */
-export const DOUBT_SETTLES_MS = 1500
+export const SUSPECT_SETTLES_MS = 1500
 /** A link begins at most once in this time, so that one that is often silent does not send everything twice. */
-export const DOUBTS_APART_MS = 15_000
+export const SUSPECTS_APART_MS = 15_000
 /** If more links are silent at one time, the fault is near this node, and another path has it, too. */
-export const MOST_DOUBTS = 32
+export const MOST_SUSPECTS = 32
 
-interface Doubt {
+interface Suspect {
   /** Of each place at which the link may be. */
   readonly ways: readonly TwoWays[]
   readonly at: AddressPort | undefined
@@ -56,33 +56,33 @@ interface Doubt {
   /** Since when the far end answers again. Undefined: it does not. */
   readonly answersSinceMs?: number | undefined
   /** Undefined: packets go two ways. */
-  readonly ended?: DoubtEnd
+  readonly ended?: SuspectEnd
 }
 
-export class Doubts {
-  #doubts: ReadonlyMap<string, Doubt> = new Map()
+export class Suspects {
+  #suspects: ReadonlyMap<string, Suspect> = new Map()
 
   /** Takes all links that have only one place by intention. Returns how doubts have ended since the last look. */
-  look(links: readonly DoubtedLink[], nowMs: number): readonly DoubtEnd[] {
-    const ends: DoubtEnd[] = []
-    const next = new Map<string, Doubt>()
-    let open = [...this.#doubts.values()].filter(({ ended }) => ended === undefined).length
+  look(links: readonly SuspectLink[], nowMs: number): readonly SuspectEnd[] {
+    const ends: SuspectEnd[] = []
+    const next = new Map<string, Suspect>()
+    let open = [...this.#suspects.values()].filter(({ ended }) => ended === undefined).length
     for (const link of links) {
-      const before = this.#doubts.get(link.key)
+      const before = this.#suspects.get(link.key)
       const isOpen = before !== undefined && before.ended === undefined
-      const doubt = isOpen ? goneOn(link, before, nowMs) : open < MOST_DOUBTS ? begun(link, before, nowMs) : before
-      if (doubt === undefined) continue
-      if (isOpen && doubt.ended !== undefined) ends.push(doubt.ended)
-      if (!isOpen && doubt.ended === undefined) open += 1
-      if (doubt.ended === undefined || nowMs - doubt.sinceMs < DOUBTS_APART_MS) next.set(link.key, doubt)
+      const suspect = isOpen ? goneOn(link, before, nowMs) : open < MOST_SUSPECTS ? begun(link, before, nowMs) : before
+      if (suspect === undefined) continue
+      if (isOpen && suspect.ended !== undefined) ends.push(suspect.ended)
+      if (!isOpen && suspect.ended === undefined) open += 1
+      if (suspect.ended === undefined || nowMs - suspect.sinceMs < SUSPECTS_APART_MS) next.set(link.key, suspect)
     }
-    this.#doubts = next
+    this.#suspects = next
     return ends
   }
 
   /** Places whose packets go to a second one now. */
   get ways(): readonly TwoWays[] {
-    const ways = [...this.#doubts.values()].flatMap((doubt) => (doubt.ended === undefined ? doubt.ways : []))
+    const ways = [...this.#suspects.values()].flatMap((suspect) => (suspect.ended === undefined ? suspect.ways : []))
     // The kernel takes each place of a device once. A far end can call from the place of another one.
     return ways.filter(({ device, to }, i) => {
       return ways.findIndex((one) => one.device === device && sameAddressPort(one.to, to)) === i
@@ -91,25 +91,25 @@ export class Doubts {
 
   /** Links, by linkKey(), whose doubt began a short time ago: the far end may have moved them to the second place. */
   recent(nowMs: number): ReadonlySet<string> {
-    return new Set([...this.#doubts].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < DOUBT_MS ? [key] : [])))
+    return new Set([...this.#suspects].flatMap(([key, { sinceMs }]) => (nowMs - sinceMs < SUSPECT_MS ? [key] : [])))
   }
 
   /** When to look again. Infinity: no link is in doubt. */
   get dueMs(): number {
-    const due = [...this.#doubts.values()].map(({ sinceMs, answersSinceMs = Infinity, ended }) => {
-      return ended === undefined ? Math.min(sinceMs + DOUBT_MS, answersSinceMs + DOUBT_SETTLES_MS) : Infinity
+    const due = [...this.#suspects.values()].map(({ sinceMs, answersSinceMs = Infinity, ended }) => {
+      return ended === undefined ? Math.min(sinceMs + SUSPECT_MS, answersSinceMs + SUSPECT_SETTLES_MS) : Infinity
     })
     return Math.min(Infinity, ...due)
   }
 }
 
-function begun(link: DoubtedLink, before: Doubt | undefined, nowMs: number): Doubt | undefined {
-  const isRested = before === undefined || nowMs - before.sinceMs >= DOUBTS_APART_MS
+function begun(link: SuspectLink, before: Suspect | undefined, nowMs: number): Suspect | undefined {
+  const isRested = before === undefined || nowMs - before.sinceMs >= SUSPECTS_APART_MS
   const ways = link.state === 'up' && link.isSuspect && isRested ? twoWays(link) : []
   return ways.length === 0 ? before : { ways, at: link.at, sinceMs: nowMs }
 }
 
-function goneOn(link: DoubtedLink, before: Doubt, nowMs: number): Doubt {
+function goneOn(link: SuspectLink, before: Suspect, nowMs: number): Suspect {
   const { state, isSuspect, at } = link
   if (state !== 'up') return { ...before, ended: 'down' }
   const answersSinceMs = isSuspect ? undefined : (before.answersSinceMs ?? nowMs)
@@ -117,13 +117,13 @@ function goneOn(link: DoubtedLink, before: Doubt, nowMs: number): Doubt {
   // The place that was known may have been an old one, or the second one is silent, too.
   const ways = hasMoved && isSuspect ? twoWays(link) : before.ways
   if (ways.length === 0 || (hasMoved && !isSuspect)) return { ...before, ended: 'moved' }
-  if (nowMs - (answersSinceMs ?? nowMs) >= DOUBT_SETTLES_MS) return { ...before, ended: 'answered' }
-  if (nowMs - before.sinceMs >= DOUBT_MS) return { ...before, ended: 'unsettled' }
+  if (nowMs - (answersSinceMs ?? nowMs) >= SUSPECT_SETTLES_MS) return { ...before, ended: 'answered' }
+  if (nowMs - before.sinceMs >= SUSPECT_MS) return { ...before, ended: 'unsettled' }
   return { ...before, ways, at, answersSinceMs }
 }
 
 /** Empty if no second place is known. Packets for a socket of this node (port 443) leave from another address. */
-function twoWays({ device, at, punched, places }: DoubtedLink): TwoWays[] {
+function twoWays({ device, at, punched, places }: SuspectLink): TwoWays[] {
   if (at === undefined || isWebPlace(at)) return []
   const present = punched === undefined || sameAddressPort(punched, at) ? [at] : [at, punched]
   const usable = places.filter((one) => one.at.address.family === 4 && !isWebPlace(one.at))

@@ -1,13 +1,13 @@
 /** When the packets of a link go two ways, which ones, and for how long. */
 import t from 'tap'
 import {
-  DOUBTS_APART_MS,
-  DOUBT_MS,
-  DOUBT_SETTLES_MS,
-  type DoubtedLink,
-  Doubts,
-  MOST_DOUBTS,
-} from '../../../../gateway/reach/relay/doubts.ts'
+  SUSPECTS_APART_MS,
+  SUSPECT_MS,
+  SUSPECT_SETTLES_MS,
+  type SuspectLink,
+  Suspects,
+  MOST_SUSPECTS,
+} from '../../../../gateway/reach/relay/suspects.ts'
 import { planSharedPorts } from '../../../../gateway/reach/relay/plan-shared-port.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
 import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
@@ -15,29 +15,35 @@ import { formatAddressPort, parseAddressPort } from '../../../../model/addresses
 const [DIRECT, OSLO, RIGA, WEB] = ['198.51.100.1:41000', '203.0.113.1:4601', '203.0.113.2:4605', '127.0.0.1:40001']
 const IPV6 = '[2001:db8::1]:4605'
 
-type Look = readonly [ms: number, what: 'well' | 'suspect' | 'down', at: string | undefined, ways: string, end?: string]
+type Moment = readonly [
+  ms: number,
+  what: 'well' | 'suspect' | 'down',
+  at: string | undefined,
+  ways: string,
+  end?: string,
+]
 
 const PLACES = [OSLO, RIGA].map((at) => ({ cluster: 'oslo', at: parseAddressPort(at) }))
-const link = (what: Look[1], at: string | undefined, change: Partial<DoubtedLink> = {}): DoubtedLink => ({
+const link = (what: Moment[1], at: string | undefined, change: Partial<SuspectLink> = {}): SuspectLink => ({
   ...{ key: 'roma', device: 4500, state: what === 'down' ? 'down' : 'up', isSuspect: what === 'suspect' },
   ...{ at: at === undefined ? undefined : parseAddressPort(at), places: PLACES },
   ...change,
 })
-const waysOf = (doubts: Doubts): string =>
+const waysOf = (doubts: Suspects): string =>
   doubts.ways.map(({ to, second }) => `${formatAddressPort(to)} and ${formatAddressPort(second)}`).join()
 
 const BOTH = `${DIRECT} and ${OSLO}`
-const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?: readonly string[]])[] = [
+const STORIES: readonly (readonly [say: string, looks: readonly Moment[], places?: readonly string[]])[] = [
   ['well', [[0, 'well', DIRECT, '']]],
   [
     'the first way answers again: for some time longer, and not again at once',
     [
       [0, 'suspect', DIRECT, BOTH],
       [200, 'well', DIRECT, BOTH],
-      [200 + DOUBT_SETTLES_MS - 1, 'well', DIRECT, BOTH],
-      [200 + DOUBT_SETTLES_MS, 'well', DIRECT, '', 'answered'],
-      [DOUBTS_APART_MS - 1, 'suspect', DIRECT, ''],
-      [DOUBTS_APART_MS, 'suspect', DIRECT, BOTH],
+      [200 + SUSPECT_SETTLES_MS - 1, 'well', DIRECT, BOTH],
+      [200 + SUSPECT_SETTLES_MS, 'well', DIRECT, '', 'answered'],
+      [SUSPECTS_APART_MS - 1, 'suspect', DIRECT, ''],
+      [SUSPECTS_APART_MS, 'suspect', DIRECT, BOTH],
     ],
   ],
   [
@@ -47,7 +53,7 @@ const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?:
       [100, 'well', DIRECT, BOTH],
       [1000, 'suspect', DIRECT, BOTH],
       [1200, 'well', DIRECT, BOTH],
-      [100 + DOUBT_SETTLES_MS, 'well', DIRECT, BOTH],
+      [100 + SUSPECT_SETTLES_MS, 'well', DIRECT, BOTH],
     ],
   ],
   [
@@ -77,9 +83,9 @@ const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?:
     'the time is over',
     [
       [0, 'suspect', DIRECT, BOTH],
-      [DOUBT_MS - 1, 'suspect', DIRECT, BOTH],
-      [DOUBT_MS, 'suspect', DIRECT, '', 'unsettled'],
-      [DOUBT_MS + 1, 'suspect', DIRECT, ''],
+      [SUSPECT_MS - 1, 'suspect', DIRECT, BOTH],
+      [SUSPECT_MS, 'suspect', DIRECT, '', 'unsettled'],
+      [SUSPECT_MS + 1, 'suspect', DIRECT, ''],
     ],
   ],
   ['from one relay to the other', [[0, 'suspect', OSLO, `${OSLO} and ${RIGA}`]]],
@@ -92,7 +98,7 @@ const STORIES: readonly (readonly [say: string, looks: readonly Look[], places?:
 
 t.test('stories', (t) => {
   for (const [say, looks, places] of STORIES) {
-    const doubts = new Doubts()
+    const doubts = new Suspects()
     const change = places && { places: places.map((at) => ({ cluster: 'oslo', at: parseAddressPort(at) })) }
     for (const [ms, what, at, ways, end = ''] of looks) {
       t.equal(doubts.look([link(what, at, change)], ms).join(), end, `${say}, ${ms} ms`)
@@ -103,23 +109,23 @@ t.test('stories', (t) => {
 })
 
 t.test('what is due, and which links may have moved', (t) => {
-  const doubts = new Doubts()
+  const doubts = new Suspects()
   t.equal(doubts.dueMs, Infinity)
   doubts.look([link('suspect', DIRECT)], 100)
-  t.equal(doubts.dueMs, 100 + DOUBT_MS)
+  t.equal(doubts.dueMs, 100 + SUSPECT_MS)
   doubts.look([link('well', DIRECT)], 300)
-  t.equal(doubts.dueMs, 300 + DOUBT_SETTLES_MS)
+  t.equal(doubts.dueMs, 300 + SUSPECT_SETTLES_MS)
   doubts.look([link('well', OSLO)], 1000)
   t.equal(doubts.dueMs, Infinity)
-  t.same([...doubts.recent(99 + DOUBT_MS)], ['roma'], 'also after its end')
-  t.same([...doubts.recent(100 + DOUBT_MS)], [])
+  t.same([...doubts.recent(99 + SUSPECT_MS)], ['roma'], 'also after its end')
+  t.same([...doubts.recent(100 + SUSPECT_MS)], [])
   doubts.look([], 1001)
   t.same([...doubts.recent(1001)], [], 'a link that is gone')
   t.end()
 })
 
 t.test('two far ends that have called from one place, as any of them can', async (t) => {
-  const doubts = new Doubts()
+  const doubts = new Suspects()
   const others = [
     { key: 'bern', places: PLACES.slice(1) },
     { key: 'wien', device: 4501 },
@@ -134,7 +140,7 @@ t.test('two far ends that have called from one place, as any of them can', async
 })
 
 t.test('the far end may have moved the link to its proven place since that was last read', (t) => {
-  const doubts = new Doubts()
+  const doubts = new Suspects()
   const looks = [
     [0, 'suspect', OSLO, `${OSLO} and ${RIGA},${BOTH}`, ''],
     [1000, 'suspect', DIRECT, BOTH, ''],
@@ -144,7 +150,7 @@ t.test('the far end may have moved the link to its proven place since that was l
     t.equal(doubts.look([link(what, at, { punched: parseAddressPort(DIRECT) })], ms).join(), end)
     t.equal(waysOf(doubts), ways, `${ms} ms`)
   }
-  const one = new Doubts()
+  const one = new Suspects()
   one.look([link('suspect', OSLO, { places: PLACES.slice(0, 1), punched: parseAddressPort(DIRECT) })], 0)
   t.equal(waysOf(one), BOTH, 'a single relay')
   t.end()
@@ -152,22 +158,22 @@ t.test('the far end may have moved the link to its proven place since that was l
 
 t.test('places that failed come last, and not every silent link has a second one', (t) => {
   const failed = PLACES.map((place, i) => (i === 0 ? { ...place, failed: true as const } : place))
-  const one = new Doubts()
+  const one = new Suspects()
   one.look([link('suspect', DIRECT, { places: failed })], 0)
   t.equal(waysOf(one), `${DIRECT} and ${RIGA}`)
-  const last = new Doubts()
+  const last = new Suspects()
   last.look([link('suspect', DIRECT, { places: failed.slice(0, 1) })], 0)
   t.equal(waysOf(last), BOTH, 'a relay that failed may be well by now, and both ends are there')
-  const many = new Doubts()
-  const links = Array.from({ length: MOST_DOUBTS + 5 }, (_, i) =>
+  const many = new Suspects()
+  const links = Array.from({ length: MOST_SUSPECTS + 5 }, (_, i) =>
     link('suspect', `198.51.100.1:${41_000 + i}`, { key: `roma${i}` }),
   )
   many.look(links, 0)
-  t.equal(many.ways.length, MOST_DOUBTS)
+  t.equal(many.ways.length, MOST_SUSPECTS)
   many.look(links, 100)
-  t.equal(many.ways.length, MOST_DOUBTS)
-  many.look(links, DOUBT_MS)
-  many.look(links, DOUBT_MS + 1)
+  t.equal(many.ways.length, MOST_SUSPECTS)
+  many.look(links, SUSPECT_MS)
+  many.look(links, SUSPECT_MS + 1)
   t.equal(many.ways.length, 5, 'the others have their time')
   t.end()
 })
