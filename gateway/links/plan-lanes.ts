@@ -201,13 +201,13 @@ function planLane({ world, rules, own, remoteLane, behindNat, remotes, newcomers
     const triesDirect = world.triesDirect?.has(linkKey(remote)) === true
     const [upAt, punched] = [world.upAt?.get(linkKey(remote)), world.punched?.get(linkKey(remote))]
     const moveTo = world.relayMoves?.get(linkKey(remote))
-    const isDoubted = world.doubted?.has(linkKey(remote)) === true
+    const followsFar = world.followsFar?.has(linkKey(remote)) === true
     const relaysAsked = world.relaysAsked?.get(linkKey(remote)) ?? []
     const relays = { relays: relayPlaces ?? [], upAt, moveTo, relaysAsked }
     const choice =
       remote.via === undefined
         ? chooseEndpoint({
-            ...{ ...turn, ...relays, triesDirect, punched, isDoubted },
+            ...{ ...turn, ...relays, triesDirect, punched, followsFar },
             ...{ candidates, noneCallable, neitherCallable: hidden && isRemoteHidden, roamed, link, health },
           })
         : chooseTransit(

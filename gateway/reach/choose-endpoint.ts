@@ -52,8 +52,8 @@ export interface EndpointChoiceInit {
   readonly triesDirect?: boolean
   /** Where probes through the NATs of both ends have shown that the peer can be called. Absent: nowhere. */
   readonly punched?: PunchedPlace | undefined
-  /** Packets of the link went two ways a moment ago, so it is where the far end hears this one. Absent: one way. */
-  readonly isDoubted?: boolean
+  /** If the link is at a relay, the far end has moved it there, so that it is not set back. Absent: it may be set. */
+  readonly followsFar?: boolean
   /** Neither end can be called from outside, as far as is known, so direct calls get less time. Absent: one can. */
   readonly neitherCallable?: boolean
   /** The link is up, and is to go on through the relay that has this place. Absent: it stays where it is. */
@@ -230,7 +230,7 @@ function punchedPlace(init: EndpointChoiceInit): EndpointChoice | undefined {
   if (health?.state === 'up') {
     // The peer may have moved the link first, to another one of its places.
     if (current !== undefined && !mayBeRelay(current, init)) return keep(current, why)
-    if (init.isDoubted === true) return undefined
+    if (init.followsFar === true) return undefined
     return { how: 'try', at, why, nextAtMs: monotonicMs + DIRECT_AGAIN_MS }
   }
   if (health?.state === 'down' && sameAddressPort(current, punched)) return undefined

@@ -165,8 +165,11 @@ export interface GatewayWorld {
   readonly triesDirect?: ReadonlySet<string>
   /** Where far ends of relayed links can be called without the relay, by linkKey(), proven by probes. Absent: nowhere. */
   readonly punched?: ReadonlyMap<string, PunchedPlace>
-  /** Links, by linkKey(), whose packets went two ways a moment ago (Doubts): they may have moved. Absent: none. */
-  readonly doubted?: ReadonlySet<string>
+  /**
+   * Links, by linkKey(), that stay where their far ends have moved them: packets went two ways a moment ago (Suspects), or
+   * both ends had them at a punched place. Absent: none.
+   */
+  readonly followsFar?: ReadonlySet<string>
   /** Where the router in front of this node leads calls for far gateways of this lane's own number. Absent: nowhere. */
   readonly mapped?: AddressPort
   /** The address that this router states as its own outside, whether it is believed or not. Absent: none. */

@@ -16,7 +16,7 @@ export interface GatewayMetrics {
   readonly relays: Gauge
   readonly laneMtu: Gauge
   readonly webDropped: Counter
-  readonly doubts: Counter
+  readonly twoWays: Counter
   readonly nat: Gauge
   readonly natLife: Gauge
   readonly refusals: Gauge
@@ -70,8 +70,8 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       ['carries', 'state'],
     ),
     webDropped: counter('web_dropped_packets', 'Packets that waited too long for a relay on port 443.', []),
-    doubts: counter(
-      'doubts',
+    twoWays: counter(
+      'two_ways',
       'Times that packets of a link went two ways because it answered no probes, by how that ended: the first way answered, the link moved to the second, or went down, or time was over (unsettled).',
       ['ended'],
     ),

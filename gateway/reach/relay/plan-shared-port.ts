@@ -13,7 +13,7 @@
  * the device sends to that place leaves from the other port, and what comes back there is for the device. The way of
  * everything else stays.
  *
- * What the device sends to a place in doubt (doubts.ts) goes to a second place, too:
+ * What the device sends to a place in doubt (suspects.ts) goes to a second place, too:
  *
  *   device ─► output -310: copy for the place ─► output -310: nothing ─► (conntrack, NAT) ─► place
  *                 └─► the packet itself gets the address of the second place ─► (conntrack, NAT) ─► second place
@@ -26,7 +26,7 @@ import type { NftBaseChain, NftElement, NftMapType, NftStatement } from '../../.
 import { LANE_MARK, NFT_TABLE_REACH } from '../../../model/model.ts'
 import { type AddressPort, formatAddress, isAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
-import { DOUBT_MS, type TwoWays } from './doubts.ts'
+import { SUSPECT_MS, type TwoWays } from './suspects.ts'
 import { RELAYED_MAGIC } from './punch-frame.ts'
 
 export interface SharedPort {
@@ -59,7 +59,7 @@ const IS_MESSAGE = `@th,64,32 { 0x${BIND_MAGIC.toString(16)}, 0x${RELAYED_MAGIC.
 export function planSharedPorts(
   shared: readonly SharedPort[],
   others: readonly OtherPort[] = [],
-  doubted: readonly TwoWays[] = [],
+  twoWays: readonly TwoWays[] = [],
 ): NftStatement[] {
   const clear: NftStatement[] = [
     { verb: 'add-table', table: TABLE },
@@ -78,7 +78,7 @@ export function planSharedPorts(
       shared.map(({ device, socket }) => [device, socket]),
     ),
     ...otherMaps(others),
-    ...secondCopies(doubted),
+    ...secondCopies(twoWays),
     { verb: 'add-chain', table: TABLE, chain: 'questions', base: RAW_OUTPUT },
     rule('questions', `${IS_MESSAGE} udp sport set udp sport map @lanes`),
     // Messages have the device's port by now.
@@ -116,14 +116,14 @@ function otherMaps(others: readonly OtherPort[]): NftStatement[] {
   ]
 }
 
-function secondCopies(doubted: readonly TwoWays[]): NftStatement[] {
-  if (doubted.length === 0) return []
-  const pairs = doubted.map((ways, i) => ({ ...ways, mark: pairMark(i) }))
+function secondCopies(twoWays: readonly TwoWays[]): NftStatement[] {
+  if (twoWays.length === 0) return []
+  const pairs = twoWays.map((ways, i) => ({ ...ways, mark: pairMark(i) }))
   const key = 'ipv4_addr . inet_service . inet_service'
   const lane = `0x${LANE_MARK.toString(16)}`
   return [
-    ...marksMap('doubted', { key, value: 'mark', flags: ['dynamic', 'timeout'] }, pairs, ({ device, to, mark }) => {
-      return { key: `${formatAddress(to.address)} . ${to.port} . ${device} timeout ${LONGEST_DOUBT}`, value: mark }
+    ...marksMap('suspected', { key, value: 'mark', flags: ['dynamic', 'timeout'] }, pairs, ({ device, to, mark }) => {
+      return { key: `${formatAddress(to.address)} . ${to.port} . ${device} timeout ${LONGEST_SUSPECT}`, value: mark }
     }),
     ...marksMap('second-addresses', { key: 'mark', value: 'ipv4_addr' }, pairs, ({ second, mark }) => {
       return { key: mark, value: formatAddress(second.address) }
@@ -136,12 +136,12 @@ function secondCopies(doubted: readonly TwoWays[]): NftStatement[] {
     rule('to-second', `counter meta mark set ${lane}`),
     { verb: 'add-chain', table: TABLE, chain: 'both-ways', base: BEFORE_RAW_OUTPUT },
     rule('both-ways', `meta mark { ${pairs.map(({ mark }) => mark).join(', ')} } meta mark set ${lane} accept`),
-    rule('both-ways', `meta mark ${lane} meta mark set ${OUTGOING} map @doubted dup to ip daddr goto to-second`),
+    rule('both-ways', `meta mark ${lane} meta mark set ${OUTGOING} map @suspected dup to ip daddr goto to-second`),
   ]
 }
 
 /** Later than the process ends a doubt. */
-const LONGEST_DOUBT = `${DOUBT_MS / 1000 + 1}s`
+const LONGEST_SUSPECT = `${SUSPECT_MS / 1000 + 1}s`
 
 /** LANE_MARK with the number of the pair, from 1, in its upper half. In the form in which nft prints marks. */
 function pairMark(index: number): string {

@@ -19,7 +19,7 @@ import type { Agreement } from '../../cable/cable.ts'
 import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
-import type { TwoWays } from './doubts.ts'
+import type { TwoWays } from './suspects.ts'
 import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
@@ -38,6 +38,8 @@ export interface RelayCallsDeps {
   readonly onChange: () => void
   /** Something is to be sent, or the table is to change: call apply() and send(). */
   readonly onDue: () => void
+  /** Called the first time that the kernel refuses to send packets two ways. */
+  readonly onOneWay?: (error: unknown) => void
   /** Draws ports. Absent: this end does not guess any, and opens none. */
   readonly random?: Random
 }
@@ -93,7 +95,7 @@ export interface WantedInit {
   /** Where packets of links go, if hasOtherPorts. Absent: nowhere. */
   readonly used?: readonly UsedPlace[]
   /** Places whose packets go to a second one, too. Absent: none. */
-  readonly doubted?: readonly TwoWays[]
+  readonly twoWays?: readonly TwoWays[]
 }
 
 /** A link that no relay of a member carries, and that is probed all the same. */
@@ -144,7 +146,7 @@ export const MOST_UNPROVEN = 8
 /** One without an answer for so long makes room for the next one. */
 export const UNPROVEN_MS = 500
 /** A kernel that has refused to send packets two ways, for which it needs a module, is not asked again for so long. */
-const ONE_WAY_MS = 600_000
+export const ONE_WAY_MS = 600_000
 /** How often the table is compared with the plan. */
 const VERIFY_MS = 25_000
 
@@ -168,7 +170,7 @@ export class RelayCalls {
   #mayProbe: (at: AddressPort) => boolean = () => false
   readonly #tries: PortTries | undefined
   #used: readonly UsedPlace[] = []
-  /** The kernel has refused to send packets two ways. Milliseconds of the monotonic clock. */
+  /** Until when packets go one way, because the kernel has refused two. Milliseconds of the monotonic clock. */
   #oneWayUntilMs = -Infinity
   /** An earlier run of the process may have given devices other ports. */
   #mayAdopt = true
@@ -198,7 +200,7 @@ export class RelayCalls {
       mayProbe = () => false,
       webLinks = [],
       used = [],
-      doubted = [],
+      twoWays = [],
     }: WantedInit,
     signal: AbortSignal,
   ): Promise<void> {
@@ -238,12 +240,10 @@ export class RelayCalls {
     ])
     const others = this.#tries?.others((lane) => (lanes.has(lane) ? ports.get(lane) : undefined)) ?? []
     const shared = [...lanes].map((lane) => ({ device: ports.get(lane) ?? 0, socket: RELAY_CALL_PORT + lane }))
-    const nowDoubted = this.#deps.clock.monotonic() < this.#oneWayUntilMs ? [] : doubted
-    await this.#applyTable({ shared, others, doubted: nowDoubted }, signal).catch((error: unknown) => {
-      // Relayed links need the table, so the next round does without what the kernel may not take.
-      if (signal.aborted) throw error
-      if (nowDoubted.length > 0) this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
-      else this.#tries?.refused()
+    const nowTwoWays = this.isOneWay ? [] : twoWays
+    await this.#applyWays({ shared, others, twoWays: nowTwoWays }, signal).catch((error: unknown) => {
+      // Relayed links need the table, so the next round does without ports that the kernel may not take.
+      if (!signal.aborted) this.#tries?.refused()
       throw error
     })
     this.#tries?.applied(others)
@@ -332,6 +332,11 @@ export class RelayCalls {
       if (lane !== undefined) this.#tries.adopt(lane, other)
     }
     this.#mayAdopt = false
+  }
+
+  /** The kernel has refused to send packets two ways a short time ago, so they go one way. */
+  get isOneWay(): boolean {
+    return this.#deps.clock.monotonic() < this.#oneWayUntilMs
   }
 
   /** What the relays show of the NAT in front of this node. */
@@ -625,7 +630,19 @@ export class RelayCalls {
     return true
   }
 
-  async #applyTable({ shared, others, doubted }: PlannedPorts, signal: AbortSignal): Promise<void> {
+  /** If the kernel refuses the table, but not without second ways, those are left out for some time. */
+  async #applyWays(planned: PlannedPorts, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#applyTable(planned, signal)
+    } catch (error) {
+      if (signal.aborted || planned.twoWays.length === 0) throw error
+      await this.#applyTable({ ...planned, twoWays: [] }, signal)
+      if (this.#oneWayUntilMs === -Infinity) this.#deps.onOneWay?.(error)
+      this.#oneWayUntilMs = this.#deps.clock.monotonic() + ONE_WAY_MS
+    }
+  }
+
+  async #applyTable({ shared, others, twoWays }: PlannedPorts, signal: AbortSignal): Promise<void> {
     const { nft, clock } = this.#deps
     if (shared.length === 0) {
       if (this.#hasTable) await removeTable(nft, NFT_TABLE_REACH, signal)
@@ -637,7 +654,7 @@ export class RelayCalls {
     const statements = planSharedPorts(
       [...shared].sort((a, b) => a.device - b.device),
       [...others].sort((a, b) => a.device - b.device || a.port - b.port),
-      doubted,
+      twoWays,
     )
     // The table is small, and changes when a device gets its first relayed link or loses its last, or one is in doubt.
     const planned = {
@@ -654,7 +671,7 @@ export class RelayCalls {
 interface PlannedPorts {
   readonly shared: readonly SharedPort[]
   readonly others: readonly OtherPort[]
-  readonly doubted: readonly TwoWays[]
+  readonly twoWays: readonly TwoWays[]
 }
 
 /** Counts the questions that relays are going to challenge. */

@@ -59,7 +59,7 @@ import { slowness } from '../plan-slowness.ts'
 import { type NatFacts, type NatView, planNat } from '../plan-nat.ts'
 import type { NatMapping } from './bind-frame.ts'
 import { DEFAULT_LIMITS } from './bindings.ts'
-import { DOUBT_ENDS, type DoubtedLink, Doubts } from './doubts.ts'
+import { SUSPECT_ENDS, type SuspectLink, Suspects } from './suspects.ts'
 import { planRelayEnds } from './plan-relay-ends.ts'
 import { NatMeasures } from './nat-watch.ts'
 import {
@@ -95,7 +95,7 @@ import { RelayServer } from './relay-server.ts'
 export interface RelaysInit {
   readonly config: Pick<GatewayConfig, 'node' | 'lanes'>
   readonly openSocket: OpenProbeSocket
-  readonly metrics: Pick<GatewayMetrics, 'webDropped' | 'doubts'>
+  readonly metrics: Pick<GatewayMetrics, 'webDropped' | 'twoWays'>
   /** What probes say of links at present, by healthKey(): GatewayWorld.health is older. */
   readonly health: () => GatewayWorld['health']
   /** The proxy of this network, by the environment: for relays on port 443. */
@@ -190,7 +190,7 @@ export class Relays {
   readonly #tries = new ReturnTries()
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
-  readonly #doubts = new Doubts()
+  readonly #suspects = new Suspects()
   readonly #costs = new StatedCosts()
   #stated: readonly string[] = []
   #statedMs = -Infinity
@@ -224,8 +224,12 @@ export class Relays {
     const poke = (): void => this.#loop.poke()
     const onError = (error: unknown): void => this.#failed(error)
     const random = (below: number): number => randomInt(below)
-    for (const ended of DOUBT_ENDS) init.metrics.doubts.inc({ ended }, 0)
-    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, random })
+    for (const ended of SUSPECT_ENDS) init.metrics.twoWays.inc({ ended }, 0)
+    const onOneWay = (error: unknown): void => {
+      const why = messageOf(error)
+      deps.logger.info('packets of links in doubt go one way, as the kernel refuses to copy them', { why })
+    }
+    this.#calls = new RelayCalls({ nft, clock, openSocket, onError, onChange, onDue: poke, onOneWay, random })
     this.#web = new WebRelays({
       ...{ clock, logger: deps.logger, proxies: init.proxies, onChange, onDue: poke },
       onDropped: (count) => init.metrics.webDropped.inc({}, count),
@@ -242,16 +246,16 @@ export class Relays {
   get known(): Pick<
     GatewayWorld,
     | ('relayPlaces' | 'relayRefusals' | 'relayMoves' | 'relaysAsked' | 'statedCosts' | 'triesDirect' | 'upAt')
-    | ('punched' | 'natLifeSeconds' | 'doubted')
+    | ('punched' | 'natLifeSeconds' | 'followsFar')
   > {
     const relayRefusals = this.#calls.refusalsOfLinks()
     const relayPlaces = this.#relayPlaces()
     const punched = this.#calls.punched()
     const relaysAsked = this.#calls.asked()
-    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
+    const followsFar = new Set([...this.#suspects.recent(this.#deps.clock.monotonic()), ...this.#punched.settled])
     const { lifeSeconds } = this.#measures
     return {
-      ...(doubted.size === 0 ? {} : { doubted }),
+      ...(followsFar.size === 0 ? {} : { followsFar }),
       ...(relayPlaces.size === 0 ? {} : { relayPlaces, upAt: this.#upAt }),
       ...(relayRefusals.size === 0 ? {} : { relayRefusals }),
       ...(this.#triesDirect.size === 0 ? {} : { triesDirect: this.#triesDirect }),
@@ -420,8 +424,8 @@ export class Relays {
       }
     })
     const slow = slownessOf(world, links, this.#relayPlaces())
-    const doubted = this.#doubts.recent(this.#deps.clock.monotonic())
-    for (const key of this.#punched.look(links, punched, world.monotonicMs, { slow, doubted })) this.#calls.lost(key)
+    const suspected = this.#suspects.recent(this.#deps.clock.monotonic())
+    for (const key of this.#punched.look(links, punched, world.monotonicMs, { slow, suspected })) this.#calls.lost(key)
     this.#upAt = new Map(
       links.flatMap(({ key, state, at }) => {
         // During a try the address is not that at which the link is up.
@@ -502,18 +506,20 @@ export class Relays {
   }
 
   /** Looks which links are in doubt now. A link that is tried elsewhere must show whether that place works alone. */
-  #doubt({ links, ports }: Planned): void {
+  #lookAtSuspects({ links, ports }: Planned): void {
     const { metrics, health } = this.#init
-    const [known, places] = [health(), this.#relayPlaces()]
-    const sure = links.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
-    const doubted = sure.flatMap(({ key, remoteLane, cluster, at }): DoubtedLink[] => {
+    const [known, places, punched] = [health(), this.#relayPlaces(), this.#calls.punched()]
+    // A second way that the kernel does not take is none.
+    const usable = this.#calls.isOneWay ? [] : links
+    const sure = usable.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))
+    const suspected = sure.flatMap(({ key, remoteLane, cluster, at }): SuspectLink[] => {
       const view = known.get(healthKey(remoteLane, cluster))
       const device = ports.get(remoteLane)
       if (view === undefined || device === undefined) return []
       const { state, suspected: isSuspect = false } = view
-      return [{ key, device, state, isSuspect, at, places: places.get(key) ?? [] }]
+      return [{ key, device, state, isSuspect, at, punched: punched.get(key), places: places.get(key) ?? [] }]
     })
-    for (const ended of this.#doubts.look(doubted, this.#deps.clock.monotonic())) metrics.doubts.inc({ ended })
+    for (const ended of this.#suspects.look(suspected, this.#deps.clock.monotonic())) metrics.twoWays.inc({ ended })
   }
 
   /** Asks, and serves, until the signal. Bindings end by themselves, and tables stay: leaveNode() removes them. */
@@ -533,7 +539,7 @@ export class Relays {
     if (this.#planned === undefined) return
     const { world, wants, webLinks, ports, accepted, measuring, used: usedOf } = this.#planned
     this.#calls.expire()
-    this.#doubt(this.#planned)
+    this.#lookAtSuspects(this.#planned)
     await this.#serve(world, accepted, signal)
     const asks = wants.length > 0 || webLinks.length > 0
     const own = asks || (measuring ?? []).length > 0 ? await this.#ownEnd(world) : undefined
@@ -544,13 +550,13 @@ export class Relays {
     const probed = this.#probedWebLinks(this.#planned)
     const used = this.#calls.hasOtherPorts ? usedOf() : []
     const asking = wants.length > 0 || probed.length > 0 ? own : undefined
-    const { ways: doubted } = this.#doubts
-    const ofLinks = { places: this.#places, mapped: this.#mapped, webLinks: probed, used, doubted }
+    const { ways: twoWays } = this.#suspects
+    const ofLinks = { places: this.#places, mapped: this.#mapped, webLinks: probed, used, twoWays }
     const wanted = { own: asking, ports, mayProbe, ...ofLinks }
     await this.#calls.apply(wants, wanted, signal)
     const dueMs = this.#calls.send()
     this.#note(wants.length, this.#calls.refusals())
-    const nextMs = Math.min(dueMs, this.#doubts.dueMs, this.#lookAgain())
+    const nextMs = Math.min(dueMs, this.#suspects.dueMs, this.#lookAgain())
     if (nextMs !== Infinity) this.#wake.at(nextMs)
   }
 
@@ -812,13 +818,23 @@ export const PUNCH_SETTLES_MS = 3000
 interface PunchedLook {
   /** slowness() by linkKey(). */
   readonly slow?: (key: string) => number
-  readonly doubted?: ReadonlySet<string>
+  readonly suspected?: ReadonlySet<string>
 }
 
 /** Remembers which links are up at the places that probes have proven. */
+interface PunchedLink {
+  readonly at: AddressPort
+  /** When it was up there last, or since when the place is known. */
+  readonly sinceMs: number
+  readonly wasUp: boolean
+  /** Since when each look has found it up there. Undefined: the last one has not. */
+  readonly upSinceMs: number | undefined
+  /** That has been so for PUNCH_SETTLES_MS, times slowness(): the far end sends there, too. */
+  readonly isSettled: boolean
+}
+
 export class PunchedLinks {
-  #links: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }> =
-    new Map()
+  #links: ReadonlyMap<string, PunchedLink> = new Map()
 
   /**
    * Takes all links, the proven places and slowness() by linkKey(), and linkKey() of those whose packets went two ways
@@ -828,9 +844,9 @@ export class PunchedLinks {
     links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
     punched: ReadonlyMap<string, AddressPort>,
     nowMs: number,
-    { slow = () => 1, doubted = new Set() }: PunchedLook = {},
+    { slow = () => 1, suspected = new Set() }: PunchedLook = {},
   ): string[] {
-    const next = new Map<string, { readonly at: AddressPort; readonly sinceMs: number; readonly wasUp: boolean }>()
+    const next = new Map<string, PunchedLink>()
     const lost: string[] = []
     for (const { key, state, at } of links) {
       const place = punched.get(key)
@@ -841,13 +857,25 @@ export class PunchedLinks {
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
       const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
       const settlesMs = PUNCH_SETTLES_MS * slow(key)
-      const isLeft = before?.wasUp === true && (state !== 'up' || doubted.has(key))
+      // Packets of the far end alone may have gone two ways: then this end saw no silence, and has been moved.
+      const isMoved = suspected.has(key) || before?.isSettled === true
+      const isLeft = before?.wasUp === true && (state !== 'up' || isMoved)
       const isLost = !isUp && (isLeft || nowMs - sinceMs >= settlesMs)
-      if (isLost) lost.push(key)
-      else next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true })
+      if (isLost) {
+        lost.push(key)
+        continue
+      }
+      const upSinceMs = isUp ? (before?.upSinceMs ?? nowMs) : undefined
+      const isSettled = nowMs - (upSinceMs ?? nowMs) >= settlesMs
+      next.set(key, { at: place, sinceMs, wasUp: isUp || before?.wasUp === true, upSinceMs, isSettled })
     }
     this.#links = next
     return lost
+  }
+
+  /** Links, by linkKey(), that both ends have at their proven places. Elsewhere the far end has moved them. */
+  get settled(): ReadonlySet<string> {
+    return new Set([...this.#links].flatMap(([key, { isSettled }]) => (isSettled ? [key] : [])))
   }
 }
 

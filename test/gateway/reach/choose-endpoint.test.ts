@@ -36,8 +36,8 @@ interface Row {
   readonly direct?: boolean
   /** Where probes have shown that the far end can be called. */
   readonly punched?: string
-  /** Its packets went two ways just now. */
-  readonly doubted?: boolean
+  /** The far end moves it. */
+  readonly follows?: boolean
   /** Where the link is to go on. */
   readonly moveTo?: string
   /** Where the link was when it was up last. */
@@ -731,7 +731,7 @@ const ROWS: Row[] = [
     candidates: TWO,
     relays: RELAYS,
     punched: ROAMED,
-    doubted: true,
+    follows: true,
     peer: { at: '203.0.113.2:4605', handshake: 100 },
     health: ['up', 100],
     want: 'keep 203.0.113.2:4605: the remote gateway answers',
@@ -807,7 +807,7 @@ t.test('choices', async (t) => {
     const relaysAsked = row.asked === undefined ? [] : [parseAddress(row.asked)]
     const paths = { candidates, relays, relaysAsked, triesDirect: row.direct === true, upAt, punched, moveTo }
     const neitherCallable = row.neither === true
-    const ends = { callsFirst, callable, neitherCallable, link, health, roamed, isDoubted: row.doubted === true }
+    const ends = { callsFirst, callable, neitherCallable, link, health, roamed, followsFar: row.follows === true }
     const choice = chooseEndpoint({ ...CALM, ...paths, ...ends })
     t.equal(text(choice), row.want, row.say)
     if (row.relays?.some((words) => words.includes(' trip ')) === true) continue

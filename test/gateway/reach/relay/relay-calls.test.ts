@@ -1,8 +1,10 @@
 /** What an end asks of relays, how many questions at once, and that relays of no use are remembered as such. */
 import t from 'tap'
+import type { TwoWays } from '../../../../gateway/reach/relay/suspects.ts'
 import {
   IDLE_RELAY_MS,
   MOST_UNPROVEN,
+  ONE_WAY_MS,
   RelayCalls,
   UNPROVEN_MS,
   USELESS_RELAY_MS,
@@ -11,18 +13,32 @@ import { otherPortsOf, planSharedPorts } from '../../../../gateway/reach/relay/p
 import type { RelayWant } from '../../../../gateway/reach/relay/plan-relay-use.ts'
 import { PROBES_TO_ADDRESS } from '../../../../gateway/reach/relay/punch.ts'
 import { bindKey, encodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
+import { KernelError } from '../../../../kernel/errors.ts'
 import { FakeNft } from '../../../../kernel/fake/fake-nft.ts'
+import { type NftStatement, formatNft } from '../../../../kernel/nft/nft.ts'
 import {
   type AddressPort,
   formatAddress,
   parseAddress,
   parseAddressPort,
 } from '../../../../model/addresses/addresses.ts'
-import { RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
+import { RELAY_CALL_PORT, RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import { LONGEST_ANSWER_MS } from '../../../../kernel/probing/answer-wait.ts'
 import type { ProbeSocketEvents } from '../../../../kernel/probing/probe-socket.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { CLUSTERSET, RELAY_AT, RelayStage } from '../../support/relay-stage.ts'
+
+/** One of a kernel without a module for rules of this kind, or that refuses all for some time. */
+class RefusingNft extends FakeNft {
+  refuses = 'dup to'
+  refused = 0
+
+  override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    if (!formatNft(statements, 'ip').includes(this.refuses)) return super.run(statements, signal)
+    this.refused += 1
+    return Promise.reject(new KernelError('ENOENT', 'nft -f -', 'No such file or directory'))
+  }
+}
 
 /** From an end to the relay, or back. */
 const WAY_MS = 20
@@ -244,6 +260,47 @@ t.test('where nothing has answered yet, few questions go, for all links together
   t.ok(calls.hasAnswered(relay))
   const bound = [...calls.trips().values()].flat().filter(({ is }) => is === 'bound').length
   t.equal(bound, others.length, 'one that answers binds all')
+  calls.close()
+})
+
+t.test('where the kernel sends no copies, packets go one way, and the table is there all the same', async (t) => {
+  const [nft, clock, none] = [new RefusingNft(), new FakeClock(), () => undefined]
+  const refusals: unknown[] = []
+  const openSocket = () => ({ send: none, probeTcp: () => none, close: none })
+  const onOneWay = (error: unknown) => void refusals.push(error)
+  const calls = new RelayCalls({ nft, clock, openSocket, onError: none, onChange: none, onDue: none, onOneWay })
+  const relay = { cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: 'oslo', address: RELAY_AT.address }
+  const want: RelayWant = { key: 'roma', remoteLane: 0, identity: 'roma', relay }
+  const own = { clusterset: 'alps', identity: 'paris', agree: () => Buffer.alloc(32) }
+  const [to, second] = [parseAddressPort('198.51.100.1:41000'), parseAddressPort('203.0.113.1:4601')]
+  const round = (twoWays: readonly TwoWays[]) =>
+    calls.apply([want], { own, ports: new Map([[0, 4500]]), twoWays }, AbortSignal.timeout(10_000))
+  const both = [{ device: 4500, to, second }]
+  const chains = async () => /chain both-ways/.test((await nft.listTable('sealane_reach')) ?? '')
+  await round([])
+  t.notOk(calls.isOneWay)
+  await round(both)
+  t.ok(calls.isOneWay)
+  t.strictSame(await nft.elements('sealane_reach', 'lanes'), [{ key: String(RELAY_CALL_PORT), value: '4500' }])
+  nft.refuses = 'no rule'
+  await clock.advance(ONE_WAY_MS - 1)
+  await round(both)
+  t.notOk(await chains(), 'it is not asked again soon')
+  await clock.advance(1)
+  await round(both)
+  t.ok(await chains())
+  await round([])
+  nft.refuses = 'dup to'
+  await round(both)
+  t.equal(nft.refused, 2)
+  t.equal(refusals.length, 1, 'said once')
+  await clock.advance(ONE_WAY_MS)
+  nft.refuses = 'table'
+  await t.rejects(round(both), { code: 'ENOENT' })
+  t.notOk(calls.isOneWay, 'a refusal of everything says nothing about copies')
+  nft.refuses = 'no rule'
+  await round(both)
+  t.ok(await chains())
   calls.close()
 })
 

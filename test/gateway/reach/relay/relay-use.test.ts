@@ -368,10 +368,30 @@ t.test('links that do not work where probes passed go back to their relays', asy
     const links = new PunchedLinks()
     const look = (at: typeof place, i: number) =>
       links
-        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { doubted: new Set(['roma']) })
+        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { suspected: new Set(['roma']) })
         .join()
     return places.map(look)
   }
   t.strictSame(doubted(place, place, relay), ['', '', 'roma'], 'in doubt the far end has heard the relay alone')
   t.strictSame(doubted(relay, place), ['', ''], 'it was never there')
+  const settled = [
+    [0, relay, 'up'],
+    [400, place, 'up'],
+    [400 + PUNCH_SETTLES_MS, place, 'up'],
+  ] as const
+  const last = 500 + PUNCH_SETTLES_MS
+  t.strictSame(story(...settled, [last, relay, 'up']), ['', '', '', 'roma'], 'the far end alone was in doubt')
+  const soon = [
+    [0, relay, 'up'],
+    [400, place, 'up'],
+    [800, relay, 'up'],
+    [1200, place, 'up'],
+  ] as const
+  t.strictSame(story(...soon, [1600, relay, 'up']), ['', '', '', '', ''], 'it still draws the link back')
+  const links = new PunchedLinks()
+  const known = settled.map(([ms, at, state]) => {
+    links.look([{ key: 'roma', at, state }], new Map([['roma', place]]), ms)
+    return [...links.settled].join()
+  })
+  t.strictSame(known, ['', '', 'roma'], 'the next plan knows it before it reads where the link is')
 })

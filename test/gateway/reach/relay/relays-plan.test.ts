@@ -25,7 +25,7 @@ t.test('a plan without a relay costs nothing for each link', async (t) => {
   const deps = { api, clock: new FakeClock(), logger: new CapturingLogger(), nft: new FakeNft() }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
-  const metrics = { webDropped: { inc: () => undefined }, doubts: { inc: () => undefined } }
+  const metrics = { webDropped: { inc: () => undefined }, twoWays: { inc: () => undefined } }
   const init = { config, openSocket, metrics, proxies: () => undefined, health: () => new Map() }
   const relays = new Relays(deps as unknown as GatewayDeps, { ...init, onChange: () => undefined })
   const links = Array.from({ length: 50 }, (_, i) => {
@@ -198,7 +198,7 @@ function stating(init: Partial<Stating> = {}) {
   const deps = { api, clock, logger: new CapturingLogger(), nft: new FakeNft(), cable: {} }
   const openSocket = () => ({ send: () => undefined, probeTcp: () => () => undefined, close: () => undefined })
   const config = { node: 'gw', lanes: [{ lane: 0, port: 4500 }] }
-  const metrics = { webDropped: { inc: () => undefined }, doubts: { inc: () => undefined } }
+  const metrics = { webDropped: { inc: () => undefined }, twoWays: { inc: () => undefined } }
   const onChange = () => (changes += 1)
   const relays = new Relays(deps as unknown as GatewayDeps, {
     ...{ config, openSocket, metrics, onChange },
