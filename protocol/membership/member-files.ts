@@ -142,10 +142,11 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
 }
 
 /**
- * Removes the whole identity after leaving. The folder stays: hubs of a site take a folder that vanishes for a fault of the
- * disk, and would tell each other nothing any more.
+ * Removes the whole identity after leaving. `keepFolder`: several hubs of a site take a folder that vanishes for a fault of
+ * the disk, and would tell each other nothing any more.
  */
-export async function removeMemberIdentity(directory: string): Promise<void> {
+export async function removeMemberIdentity(directory: string, keepFolder = false): Promise<void> {
+  if (!keepFolder) return rm(directory, { recursive: true, force: true })
   // Until it is gone, the site has joined.
   await rm(join(directory, 'broker.json'), { force: true })
   const names = await readdir(directory).catch((error: unknown) => {

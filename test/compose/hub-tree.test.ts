@@ -347,7 +347,7 @@ t.test('a hub tells the others of a site that has left its clusterset', async (t
   )
   for (const path of paths) box.put(path, '{"is":"here"}')
   await tree.changed()
-  await removeMemberIdentity(join(folder, 'state', 'identity'))
+  await removeMemberIdentity(join(folder, 'state', 'identity'), true)
   t.same([...(await tree.changed())].sort(), [...paths].sort())
   t.same(await tree.hashes(), [])
 })
