@@ -47,7 +47,7 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   await removeObjects(site, init.signal)
   await removePreferLocal(site, init)
-  await removeMemberIdentity(config.identity)
+  await removeMemberIdentity(config.identity, config.hub.listen.length > 1)
   return identity?.cluster ?? membership?.spec.clusterId ?? config.name
 }
 

@@ -26,7 +26,7 @@ import {
   type TreePath,
   parseStoredTerm,
 } from '../../kubeapi/remote/remote.ts'
-import { SerialQueue } from '../../reconcile/reconcile.ts'
+import { type Clock, SerialQueue } from '../../reconcile/reconcile.ts'
 import { UserError, createFile, messageOf, replaceFile, syncPath, writeTemporary } from '../../runtime/runtime.ts'
 
 export interface TreePlaces {
@@ -49,6 +49,8 @@ const PATH = /^(site\.yaml|objects\/.+|state\/(objects|files|leases|identity|hub
 const MAX_OCTETS = 2_000_000
 /** The kernel writes to the disk what is older, without a sync. */
 const KERNEL_MS = 600_000
+/** After this time of a run, other hubs have heard of what was removed before it. */
+const MARKS_MS = 3_600_000
 
 interface Known {
   readonly stamp: string
@@ -69,17 +71,22 @@ export class HubTree implements SiteTree {
   readonly #folders = new Set<string>()
   readonly #syncs = new SerialQueue()
   readonly #marks: RemovalMarks
+  readonly #clock: Pick<Clock, 'now' | 'monotonic'>
   readonly #startMs: number
+  /** When stale marks were last dropped, or this process started, in monotonic milliseconds. */
+  #marksMs: number
   #isFirst = true
   #members: readonly string[] | undefined
   /** Where this process keeps the user's files that it replaces. */
   readonly #discarded: string
 
-  constructor(places: TreePlaces, nowMs: number) {
+  constructor(places: TreePlaces, clock: Pick<Clock, 'now' | 'monotonic'>) {
     this.#places = places
-    this.#startMs = nowMs
+    this.#clock = clock
+    this.#startMs = clock.now()
+    this.#marksMs = clock.monotonic()
     this.#marks = new RemovalMarks(places.state)
-    this.#discarded = join(places.state, 'discarded', new Date(nowMs).toISOString().replaceAll(':', '-'))
+    this.#discarded = join(places.state, 'discarded', new Date(this.#startMs).toISOString().replaceAll(':', '-'))
   }
 
   members(): readonly string[] {
@@ -102,7 +109,7 @@ export class HubTree implements SiteTree {
       await this.#look(nodePath(only.enrolled), seen)
       await this.#listFolder(INVITATIONS, seen)
     } else for (const path of pathsOf(only)) await this.#look(path, seen)
-    if (this.#isFirst && only === undefined) await this.#marks.dropStale(this.#startMs)
+    if (only === undefined) await this.#dropStaleMarks()
     const gone = [...this.#known.keys()].filter((path) => !seen.has(path) && isWanted(path))
     for (const path of gone) if (MARKED.test(path) && !this.#marks.has(markOf(path))) await this.#keepPlace(path, seen)
     const changed: TreePath[] = []
@@ -162,11 +169,11 @@ export class HubTree implements SiteTree {
     return this.#refused.get(path) === hash
   }
 
-  sync(): Promise<void> {
-    return this.#syncs.run(() => this.#sync())
+  sync(onProgress?: () => void): Promise<void> {
+    return this.#syncs.run(() => this.#sync(onProgress))
   }
 
-  async #sync(): Promise<void> {
+  async #sync(onProgress?: () => void): Promise<void> {
     // What becomes unsynced meanwhile is left to the next call, or one that writes fast would never let this end.
     for (const path of [...this.#unsynced]) {
       // A file that is written again during its sync is found again.
@@ -177,6 +184,7 @@ export class HubTree implements SiteTree {
         this.#unsynced.add(path)
         throw error
       })
+      onProgress?.()
     }
     for (const folder of [...this.#folders]) {
       this.#folders.delete(folder)
@@ -184,6 +192,7 @@ export class HubTree implements SiteTree {
         this.#folders.add(folder)
         throw error
       })
+      onProgress?.()
     }
   }
 
@@ -200,6 +209,8 @@ export class HubTree implements SiteTree {
     }
     this.#refused.delete(path)
     this.#folders.add(dirname(place))
+    // What the acting hub says is newer than a mark of this machine.
+    if (MARKED.test(path)) this.#marks.drop(markOf(path))
     if (content === undefined && NEVER_GONE.has(path))
       throw new ClusterApiError('Invalid', `path ${path}: expected a content, since no site is without it`)
     if (present !== undefined) await this.#keepUser(path, place, present)
@@ -246,6 +257,14 @@ export class HubTree implements SiteTree {
     const seen = new Map<TreePath, string>()
     await this.#list(seen)
     for (const path of seen.keys()) if (!paths.has(path)) await this.write(path, undefined)
+  }
+
+  /** Not at once after a start: after days without power, another hub may still have what was removed last. */
+  async #dropStaleMarks(): Promise<void> {
+    const nowMs = this.#clock.monotonic()
+    if (nowMs - this.#marksMs < MARKS_MS) return
+    this.#marksMs = nowMs
+    await this.#marks.dropStale(this.#clock.now())
   }
 
   /** For a file that the disk has lost. */

@@ -99,7 +99,7 @@ export async function serveHubs(
   const own = formatHostPort(init.own)
   const terms = new TermStore(places.state)
   const stored = terms.load(own)
-  const tree = new HubTree(places, clock.now())
+  const tree = new HubTree(places, clock)
   // The machine with the folder is the first hub, and the only one until others have all files.
   if (stored === undefined && existsSync(places.file) && tree.members().length === 0) await tree.setMembers([own])
   const certificate = (): { readonly key: string; readonly cert: string; readonly ca: string } => {

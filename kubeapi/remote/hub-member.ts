@@ -56,8 +56,11 @@ export interface SiteTree {
   readonly isKept: (path: TreePath) => boolean
   /** All files with their SHA-256 in hexadecimal; undefined for a damaged file of the state. */
   readonly hashes: () => Promise<readonly (readonly [TreePath, string | undefined])[]>
-  /** Waits until the disk has all that was written, or that changed() or hashes() found. */
-  readonly sync: () => Promise<void>
+  /**
+   * Waits until the disk has all that was written, or that changed() or hashes() found. `onProgress` is called with each
+   * file that the disk has taken: very many take a slow disk a long time.
+   */
+  readonly sync: (onProgress?: () => void) => Promise<void>
   /** Removes the files that are not in the list. */
   readonly keepOnly: (paths: ReadonlySet<TreePath>) => Promise<void>
 }
@@ -209,7 +212,7 @@ export class HubMember {
         await tree.keepOnly(new Set([...whole.map(([path]) => path), ...damaged]))
       }
       // The acting hub counts on what this one says it has.
-      if (version !== undefined) await this.#disk.sync.of(clock, () => tree.sync())
+      if (version !== undefined) await this.#disk.sync.of(clock, (onProgress) => tree.sync(onProgress))
       if (version !== undefined && isCurrent()) {
         this.#move(onStored(this.#state, version))
         this.#durable = version
@@ -379,6 +382,9 @@ export class HubMember {
 
   /** `stored`: what the other hub has. */
   async #sendWhole(hub: string, connection: HubConnection, stored: Version, signal: AbortSignal): Promise<boolean> {
+    // Before the first term, every hub says that it has version 0, whatever it has.
+    const isEqual = this.#forgotten === 0 && stored.term > 0 && isSame(stored, this.#before)
+    if (isEqual) await this.#note()
     const { version, term } = this.#state
     const whole = new Map<TreePath, string>()
     const damaged: TreePath[] = []
@@ -386,8 +392,8 @@ export class HubMember {
       if (hash === undefined) damaged.push(path)
       else whole.set(path, hash)
     }
-    // What a hub that was equal to this one has, and this one has not, was lost here: nothing was removed meanwhile.
-    const isEqual = this.#forgotten === 0 && isSame(stored, this.#before)
+    // What a hub that was equal to this one has, and this one has not, was lost here, unless it was removed in this term.
+    if (isEqual && !(await this.#sendRemovals(hub, connection, whole, signal))) return false
     const wants = isEqual ? 'lost' : damaged.length > 0 ? 'damaged' : undefined
     const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged, wants }, signal)
     if (answer?.missing === undefined) return false
@@ -403,17 +409,37 @@ export class HubMember {
     return last !== undefined && (last.missing ?? []).length === 0
   }
 
+  /** What this hub has removed in this term must not fill the answer that is to hold what it has lost. */
+  async #sendRemovals(
+    hub: string,
+    connection: HubConnection,
+    whole: ReadonlyMap<TreePath, string>,
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const { tree } = this.#deps
+    const paths: TreePath[] = []
+    for (const path of this.#indexes.keys())
+      if (!whole.has(path) && (await tree.read(path)) === undefined) paths.push(path)
+    return paths.length === 0 || (await this.#sendFiles(hub, connection, { paths }, signal)) !== undefined
+  }
+
   /** Stores what the disk of this hub has lost. Gives whether that changed anything. */
   async #takeBack(hub: string, term: number, offers: readonly (readonly [TreePath, string])[]): Promise<boolean> {
     const { tree, logger } = this.#deps
+    if (offers.length === 0) return false
     let files = 0
-    for (const [path, content] of offers) {
-      if (this.#state.term !== term || this.#state.role.is !== 'acting') return true
-      // What changed in this term was not lost by a restart.
-      const isDamaged = (await tree.read(path)) === 'damaged'
-      if (!isDamaged && this.#indexes.has(path)) continue
-      if (await tree.restore(path, Buffer.from(content, 'base64'))) files += 1
-    }
+    const isOver = await this.#notes.run(async () => {
+      for (const [path, content] of offers) {
+        if (this.#state.term !== term || this.#state.role.is !== 'acting') return true
+        // What changed in this term was not lost by a restart. A removal is in #indexes or has its mark: a look at the files
+        // at the same time would put it from one into the other.
+        const isDamaged = (await tree.read(path)) === 'damaged'
+        if (!isDamaged && this.#indexes.has(path)) continue
+        if (await tree.restore(path, Buffer.from(content, 'base64'))) files += 1
+      }
+      return false
+    })
+    if (isOver) return true
     if (files === 0) return false
     logger.warn('another hub had files that the disk of this hub has lost', {
       reason: 'StateFolderUnusable',
@@ -545,8 +571,10 @@ export class HubMember {
     const { clock, tree } = this.#deps
     await this.#notes.run(async () => {
       const { role } = this.#state
+      // changed() tells of each change only once, and the next office begins with a look at all files.
+      if (role.is !== 'acting' || this.#counted !== role.first) return
       const paths = await this.#disk.scan.of(clock, () => tree.changed(only))
-      if (paths.length === 0 || role.is !== 'acting' || this.#counted !== role.first) return
+      if (paths.length === 0) return
       const next = onChange(this.#state)
       if (next.role.is !== 'acting' || next.role.first !== role.first) return
       this.#remember(paths, next.version.index)
@@ -588,7 +616,8 @@ export class HubMember {
     const isDue = this.#state.role.is === 'acting' && this.#members().length > 2 && saving.idleMs(nowMs) >= TRY_MS
     if (last !== undefined && !saving.runs && (isDue || saving.fails))
       void this.#tried('store its term', () => this.#saves.run(() => saving.of(clock, () => save(this.#saved ?? last))))
-    if (syncing.fails && !syncing.runs) void this.#tried('sync its files', () => syncing.of(clock, () => tree.sync()))
+    if (syncing.fails && !syncing.runs)
+      void this.#tried('sync its files', () => syncing.of(clock, (onProgress) => tree.sync(onProgress)))
   }
 
   #isStuck(): boolean {
@@ -651,7 +680,7 @@ export class HubMember {
   async #settle(): Promise<void> {
     const { term, version } = this.#state
     try {
-      await this.#disk.sync.of(this.#deps.clock, () => this.#deps.tree.sync())
+      await this.#disk.sync.of(this.#deps.clock, (onProgress) => this.#deps.tree.sync(onProgress))
     } catch (cause) {
       throw new ClusterApiError('Unavailable', `the disk does not take the files of the site: ${messageOf(cause)}`, {
         cause,
@@ -694,11 +723,11 @@ class DiskWork {
   #sinceMs = -Infinity
   #failedMs: number | undefined
 
-  async of<T>(clock: Clock, work: () => Promise<T>): Promise<T> {
+  async of<T>(clock: Clock, work: (onProgress: () => void) => Promise<T>): Promise<T> {
     if (this.#count === 0) this.#sinceMs = clock.monotonic()
     this.#count += 1
     try {
-      const result = await work()
+      const result = await work(() => (this.#sinceMs = clock.monotonic()))
       this.#failedMs = undefined
       return result
     } catch (error) {

@@ -5,7 +5,7 @@
  *   access.json   see KeptAccess: what the Membership says about access, from which a lost one is made again
  */
 import type { KeyObject } from 'node:crypto'
-import { chmod, mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { chmod, mkdir, readFile, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type AccessOfMember, type ClusterId, parseClusterId } from '../../model/model.ts'
 import { replaceFile } from '../../runtime/runtime.ts'
@@ -141,9 +141,19 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
   for (const part of IDENTITY_PARTS) await writePart(join(directory, part), parts[part])
 }
 
-/** Removes the whole identity after leaving. */
-export async function removeMemberIdentity(directory: string): Promise<void> {
-  await rm(directory, { recursive: true, force: true })
+/**
+ * Removes the whole identity after leaving. `keepFolder`: several hubs of a site take a folder that vanishes for a fault of
+ * the disk, and would tell each other nothing any more.
+ */
+export async function removeMemberIdentity(directory: string, keepFolder = false): Promise<void> {
+  if (!keepFolder) return rm(directory, { recursive: true, force: true })
+  // Until it is gone, the site has joined.
+  await rm(join(directory, 'broker.json'), { force: true })
+  const names = await readdir(directory).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+    throw error
+  })
+  for (const name of names) await rm(join(directory, name), { recursive: true, force: true })
 }
 
 function parseBrokerFile(file: string, text: string): BrokerFile {

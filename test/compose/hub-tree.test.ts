@@ -5,12 +5,19 @@ import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { isDamaged } from '../../compose/hub/hub-tree.ts'
 import { HubTree } from '../../compose/hub/hub-tree.ts'
-import { FileApi } from '../../kubeapi/files/files.ts'
+import { FileApi, RemovalMarks } from '../../kubeapi/files/files.ts'
 import type { HubConnection } from '../../kubeapi/remote/hub-connection.ts'
 import { HubMember, type HubMemberDeps } from '../../kubeapi/remote/hub-member.ts'
 import type { StoredTerm, Version } from '../../kubeapi/remote/plan-term.ts'
-import { type PeerAnswer, type PeerRequest, parsePeerAnswer, parsePeerRequest } from '../../kubeapi/remote/wire.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import {
+  MAX_OFFERS,
+  type PeerAnswer,
+  type PeerRequest,
+  parsePeerAnswer,
+  parsePeerRequest,
+} from '../../kubeapi/remote/wire.ts'
+import { removeMemberIdentity } from '../../protocol/membership/membership.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { serviceImport } from '../compliance/cluster-api.ts'
@@ -58,14 +65,14 @@ class Box {
   readonly logger = new CapturingLogger()
   readonly saved: StoredTerm[] = []
 
-  constructor(t: Test, nowMs = 0) {
+  constructor(t: Test) {
     this.folder = temporaryFolder(t)
-    this.tree = this.reopened(nowMs)
+    this.tree = this.reopened()
   }
 
-  reopened(nowMs = 0): HubTree {
+  reopened(clock: Pick<Clock, 'now' | 'monotonic'> = { now: () => 0, monotonic: () => 0 }): HubTree {
     const at = (name: string): string => join(this.folder, name)
-    return new HubTree({ file: at('site.yaml'), objects: at('objects'), state: at('state') }, nowMs)
+    return new HubTree({ file: at('site.yaml'), objects: at('objects'), state: at('state') }, clock)
   }
 
   put(path: string, content: string): void {
@@ -223,9 +230,22 @@ const NAME = { kind: 'ServiceImport', name: 'web', namespace: 'shop' } as const
 const acts = (member: HubMember): Promise<true> =>
   eventually(() => member.confirm(undefined, AbortSignal.timeout(5000)).then(() => true), { say: 'it acts' })
 
+interface PairInit {
+  /** What a has. */
+  readonly own?: Version
+  readonly prepare?: (a: Box, b: Box) => void
+  /** Whether b answers only that it hears a. */
+  readonly isAway?: () => boolean
+}
+
 /** A site of two hubs, of which a acts; messages go through the real wire format. */
-async function pair(t: Test, stored: Version = { term: 1, index: 5 }): Promise<{ a: Box; b: Box; acting: HubMember }> {
+async function pair(
+  t: Test,
+  stored: Version = { term: 1, index: 5 },
+  { own = { term: 1, index: 5 }, prepare = () => undefined, isAway = () => false }: PairInit = {},
+): Promise<{ a: Box; b: Box; acting: HubMember }> {
   const [a, b] = [new Box(t), new Box(t)]
+  prepare(a, b)
   const hubs = ['a:1', 'b:1']
   for (const { tree } of [a, b]) await tree.setMembers(hubs)
   for (const box of [a, b]) box.put(API, JSON.stringify(serviceImport('api')))
@@ -233,14 +253,20 @@ async function pair(t: Test, stored: Version = { term: 1, index: 5 }): Promise<{
   const silent = (): HubConnection => ({ close: () => undefined }) as unknown as HubConnection
   const follower = b.member('b:1', hubs, { term: 1, version: stored, acts: false }, { connect: silent })
   const askPeer = async (request: PeerRequest): Promise<PeerAnswer> => {
+    if (isAway() && request.verb === 'follow' && (request.whole ?? request.files) !== undefined) throw new Error('away')
     const answer = await follower.answer(parsePeerRequest(JSON.stringify(request)))
     return parsePeerAnswer(JSON.parse(JSON.stringify(answer)))
   }
   const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
-  const before = { term: 1, version: { term: 1, index: 5 }, acts: true }
-  const acting = a.member('a:1', hubs, before, { connect, act: untilStopped })
+  const before = { term: 1, version: own, acts: true }
+  let isInOffice = false
+  const act = (term: number, signal: AbortSignal): Promise<void> => {
+    isInOffice = true
+    return untilStopped(term, signal)
+  }
+  const acting = a.member('a:1', hubs, before, { connect, act })
   run(t, acting)
-  await acts(acting)
+  await eventually(() => isInOffice, { say: 'a acts' })
   return { a, b, acting }
 }
 
@@ -279,6 +305,142 @@ t.test('a hub that was not equal brings nothing back that was removed without it
   const { a, b } = await pair(t, { term: 1, index: 4 })
   await eventually(() => !existsSync(join(b.folder, WEB)), { say: 'b follows' })
   t.notOk(existsSync(join(a.folder, WEB)))
+})
+
+t.test('hubs of the first term are not equal: a folder of an earlier site brings nothing', async (t) => {
+  const none = { term: 0, index: 0 }
+  const { a, b } = await pair(t, none, { own: none })
+  await eventually(() => !existsSync(join(b.folder, WEB)), { say: 'b follows' })
+  t.notOk(existsSync(join(a.folder, WEB)))
+})
+
+t.test('what is lost comes back also beside very many removals', async (t) => {
+  const many = Array.from({ length: 2 * MAX_OFFERS }, (_, n) => `a${n}`)
+  const place = (name: string): string => `state/objects/ServiceImport/shop/${name}.json`
+  let isAway = true
+  const prepare = (...boxes: readonly Box[]): void => {
+    for (const box of boxes) for (const name of many) box.put(place(name), JSON.stringify(serviceImport(name)))
+  }
+  const lost = Array.from({ length: 10 }, (_, n) => `b${n}`)
+  const { a, b } = await pair(t, undefined, { prepare, isAway: () => isAway })
+  for (const name of lost) b.put(place(name), JSON.stringify(serviceImport(name)))
+  const marks = new RemovalMarks(join(a.folder, 'state'))
+  for (const name of many) {
+    marks.add(place(name).replace('state/', ''))
+    rmSync(join(a.folder, place(name)))
+  }
+  isAway = false
+  await eventually(() => lost.every((name) => existsSync(join(a.folder, place(name)))), { say: 'a has them again' })
+  await eventually(() => many.every((name) => !existsSync(join(b.folder, place(name)))), { say: 'the rest is gone' })
+  t.ok(
+    lost.every((name) => existsSync(join(b.folder, place(name)))),
+    'b still has them',
+  )
+  t.notOk(many.some((name) => existsSync(join(a.folder, place(name)))))
+})
+
+t.test('a hub tells the others of a site that has left its clusterset', async (t) => {
+  const box = new Box(t)
+  const { folder, tree } = box
+  const paths = ['cluster.key', 'cluster.crt', 'ca.crt', 'broker.json', 'access.json'].map(
+    (name) => `state/identity/${name}`,
+  )
+  for (const path of paths) box.put(path, '{"is":"here"}')
+  await tree.changed()
+  await removeMemberIdentity(join(folder, 'state', 'identity'), true)
+  t.same([...(await tree.changed())].sort(), [...paths].sort())
+  t.same(await tree.hashes(), [])
+})
+
+t.test('marks of removals go: with the next content, and after a day', async (t) => {
+  const box = new Box(t)
+  const clock = new FakeClock({ now: Date.now() })
+  const [state, mark] = [join(box.folder, 'state'), WEB.replace('state/', '')]
+  const marks = new RemovalMarks(state)
+  const tree = box.reopened(clock)
+  for (const write of [
+    () => tree.write(WEB, octets(web(1))),
+    () => tree.write(WEB, octets(web(2))),
+    () => tree.write(WEB, undefined),
+  ]) {
+    marks.add(mark)
+    await write()
+    t.notOk(marks.has(mark), 'the acting hub has said what counts')
+  }
+  // It was there between two scans only.
+  marks.add(mark)
+  const restarted = box.reopened({ now: () => clock.now() + 3 * 86_400_000, monotonic: () => clock.monotonic() })
+  await restarted.changed()
+  t.notOk(await restarted.restore(WEB, octets(web(1))), 'after days without power, it still counts')
+  await clock.advance(4_000_000)
+  await tree.changed()
+  t.ok(marks.has(mark), 'it is young')
+  await clock.advance(86_400_000)
+  await tree.changed()
+  t.notOk(marks.has(mark))
+})
+
+t.test('a slow disk that takes one file after another is none that hangs', async (t) => {
+  const box = new Box(t)
+  await box.tree.setMembers(['a:1', 'b:1', 'c:1'])
+  for (let n = 0; n < 3; n += 1) box.put(`objects/${n}.yaml`, '')
+  await box.tree.changed()
+  await box.tree.sync()
+  for (let n = 0; n < 3; n += 1) box.put(`objects/${n}.yaml`, 'kind: Service')
+  await box.tree.changed()
+  let taken = 0
+  await box.tree.sync(() => (taken += 1))
+  t.ok(taken >= 3, 'the files tell of their progress')
+  const clock = new FakeClock()
+  const stop = new AbortController()
+  let [isSlow, offices, ended] = [false, 0, 0]
+  const tree = new Proxy(box.tree, {
+    get: (_, name) => {
+      if (name === 'sync')
+        return async (onProgress?: () => void) => {
+          for (let file = 0; isSlow && file < 60; file += 1) {
+            await clock.sleep(1000, stop.signal)
+            onProgress?.()
+          }
+        }
+      const value: unknown = Reflect.get(box.tree, name, box.tree)
+      return typeof value === 'function' ? (value as () => unknown).bind(box.tree) : value
+    },
+  })
+  const askPeer = async (request: PeerRequest): Promise<PeerAnswer> => {
+    await clock.sleep(10, stop.signal)
+    const { term } = request
+    if (request.verb === 'vote') return { term, version: { term: 1, index: 5 }, granted: true }
+    return { term, version: request.version ?? { term, index: 99 }, missing: [] }
+  }
+  const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
+  const act = async (term: number, signal: AbortSignal): Promise<void> => {
+    offices += 1
+    await untilStopped(term, signal)
+    ended += 1
+  }
+  const stored = { term: 1, version: { term: 1, index: 5 }, acts: false }
+  const running = box.member('a:1', ['a:1', 'b:1', 'c:1'], stored, { tree, connect, act, clock }).run(stop.signal)
+  const passes = (ms: number, isDone: () => boolean, say: string): Promise<true> => {
+    const untilMs = clock.monotonic() + ms
+    return eventually(
+      async () => {
+        if (clock.monotonic() < untilMs) await clock.advance(250)
+        return isDone()
+      },
+      { say, intervalMs: 2 },
+    )
+  }
+  await passes(30_000, () => offices === 1, 'it acts')
+  isSlow = true
+  box.put(WEB, web(1))
+  const laterMs = clock.monotonic() + 40_000
+  await passes(40_000, () => clock.monotonic() >= laterMs, 'time passes')
+  t.same([offices, ended], [1, 0], 'it still acts')
+  isSlow = false
+  stop.abort()
+  await passes(5000, () => ended === 1, 'it ends')
+  await running
 })
 
 t.test('a hub that was away for very many changes compares all files instead', async (t) => {

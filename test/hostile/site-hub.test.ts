@@ -232,7 +232,7 @@ async function following(t: Test): Promise<{ readonly site: HubSite; readonly fo
   const folder = temporaryFolder(t)
   const clock = new SystemClock()
   const places = { file: join(folder, 'site.yaml'), objects: join(folder, 'objects'), state: join(folder, 'state') }
-  const tree = new HubTree(places, 0)
+  const tree = new HubTree(places, clock)
   await tree.setMembers(['a:1', 'b:1', 'c:1'])
   const none = (): never => {
     throw new Error('it follows')
