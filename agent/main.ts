@@ -29,6 +29,7 @@ import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
 import {
   type ChangeMembership,
   type NoteRelays,
+  MembershipChanges,
   RefusedMembership,
   RelayTicketLoop,
   StatedAccessLoop,
@@ -227,8 +228,9 @@ function makeLoops(
   const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
   const policies = new AccessPolicyLoop({ ...parts, writer, versions }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, trafficVersions, gateways }, config)
-  const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change }, config)
-  const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays }, config)
+  const changes = new MembershipChanges(api)
+  const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change, changes }, config)
+  const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays, changes }, config)
   const others = [
     derived,
     policies,

@@ -2,6 +2,7 @@
 export { hasLeft } from './join-with-token.ts'
 export { type MembershipAccess, rememberIdentity } from './keep-membership.ts'
 export { joinAndRun } from './lifecycle.ts'
+export { MembershipChanges } from './membership-changes.ts'
 export { RefusedMembership } from './refusal.ts'
 export { type NoteRelays, RelayTicketLoop } from './relay-ticket-loop.ts'
 export { type ChangeMembership, StatedAccessLoop } from './stated-access-loop.ts'

@@ -11,6 +11,7 @@ import { MAX_TICKET_IDENTITIES, TICKET_VALIDITY_MS, signTicket } from '../../pro
 import { type LoopInit, ReconcileLoop, Subscriptions, WakeTimer } from '../../reconcile/reconcile.ts'
 import type { StatedRelays } from '../link/link.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
+import type { MembershipChanges } from './membership-changes.ts'
 
 /** Sets the annotation RELAYS_ANNOTATION of the Membership; undefined removes it. Throws ClusterApiError. */
 export type NoteRelays = (notice: string | undefined, signal: AbortSignal) => Promise<void>
@@ -19,8 +20,9 @@ export interface RelayTicketDeps extends LoopParts {
   readonly api: ClusterApi
   /** Undefined if the broker never states any. */
   readonly stated: StatedRelays | undefined
-  /** If undefined, the whole Membership is written. */
+  /** If undefined, the whole Membership is written, by `changes`. */
   readonly note: NoteRelays | undefined
+  readonly changes: MembershipChanges
 }
 
 export interface RelayTicketInit {
@@ -76,14 +78,12 @@ export class RelayTicketLoop {
     if (notice.addresses.join() !== addresses.join()) logger.info('relays on port 443', { count: addresses.length })
   }
 
-  readonly #write: NoteRelays = async (notice, signal) => {
-    const { api } = this.#deps
-    const latest = await api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
-    if (latest?.spec.phase !== 'joined') return
-    const { [RELAYS_ANNOTATION]: _, ...others } = latest.metadata.annotations ?? {}
-    const annotations = notice === undefined ? others : { ...others, [RELAYS_ANNOTATION]: notice }
-    await api.apply({ ...latest, metadata: { ...latest.metadata, annotations } }, signal)
-  }
+  readonly #write: NoteRelays = (notice, signal) =>
+    this.#deps.changes.apply((latest) => {
+      const { [RELAYS_ANNOTATION]: _, ...others } = latest.metadata.annotations ?? {}
+      const annotations = notice === undefined ? others : { ...others, [RELAYS_ANNOTATION]: notice }
+      return { ...latest, metadata: { ...latest.metadata, annotations } }
+    }, signal)
 
   async #notice(addresses: readonly string[]): Promise<RelayNotice> {
     const { api, clock } = this.#deps

@@ -11,6 +11,7 @@ import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/rec
 import type { AccessWord, StatedAccess } from '../link/link.ts'
 import type { IdentityStore, KeptAccess } from '../../protocol/membership/membership.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
+import type { MembershipChanges } from './membership-changes.ts'
 
 /** Sets these fields of the Membership. Throws ClusterApiError. */
 export type ChangeMembership = (spec: AccessOfMember, signal: AbortSignal) => Promise<void>
@@ -19,8 +20,9 @@ export interface StatedAccessDeps extends LoopParts {
   readonly api: ClusterApi
   /** The default of the clusterset. Undefined if the broker never states one. */
   readonly stated: StatedAccess | undefined
-  /** If undefined, the whole Membership is written. */
+  /** If undefined, the whole Membership is written, by `changes`. */
   readonly change: ChangeMembership | undefined
+  readonly changes: MembershipChanges
 }
 
 /** Where what the Membership says is kept, in case it is lost. */
@@ -95,11 +97,8 @@ export class StatedAccessLoop {
     })
   }
 
-  /** Reads first: a concurrent leave must stay. */
-  async #write(spec: AccessOfMember, signal: AbortSignal): Promise<void> {
-    const { api } = this.#deps
-    const present = await api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
-    if (present?.spec.phase === 'joined') await api.apply({ ...present, spec: { ...present.spec, ...spec } }, signal)
+  #write(spec: AccessOfMember, signal: AbortSignal): Promise<void> {
+    return this.#deps.changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, ...spec } }), signal)
   }
 }
 

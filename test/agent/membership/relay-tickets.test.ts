@@ -2,6 +2,7 @@
 import t, { type Test } from 'tap'
 import { AGENT_LOOP } from '../../../agent/loop/config.ts'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
+import { MembershipChanges } from '../../../agent/membership/membership-changes.ts'
 import { type NoteRelays, RelayTicketLoop } from '../../../agent/membership/relay-ticket-loop.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { type RelayNotice, RELAYS_ANNOTATION, decodeRelayNotice } from '../../../model/lanes/relay-address.ts'
@@ -60,6 +61,7 @@ async function story(t: Test): Promise<Story> {
         ...{ api, clock, logger: new CapturingLogger(), metrics: agentMetrics(createMetrics('agent')) },
         stated: { get: () => stated, onChange: (listener: () => void) => heard.add(listener) },
         note,
+        changes: new MembershipChanges(api),
       }
       const init = { own: 'milano', identity: { read: () => Promise.resolve(self.identity) }, loop: AGENT_LOOP }
       const running = new RelayTicketLoop(deps, init).run(stop.signal)
@@ -156,4 +158,21 @@ t.test('in a Kubernetes cluster the annotation alone is written', async (t) => {
   one.state([RELAY])
   await settled(t, one, () => decodeRelayNotice(noted.at(-1)), { addresses: [RELAY] }, 'it is patched')
   t.same(api.get('Membership', MEMBERSHIP_NAME), before)
+})
+
+t.test('two changes at one time: neither takes back the other', async (t) => {
+  const { api } = await story(t)
+  const changes = new MembershipChanges(api)
+  const { signal } = new AbortController()
+  await Promise.all([
+    changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, accessDefault: 'allow' } }), signal),
+    changes.apply((latest) => ({ ...latest, metadata: { ...latest.metadata, annotations: { one: '1' } } }), signal),
+    changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, exposure: 'pods' } }), signal),
+  ])
+  const { spec, metadata } = api.get('Membership', MEMBERSHIP_NAME) ?? {}
+  t.match(spec, { accessDefault: 'allow', exposure: 'pods' })
+  t.same(metadata?.annotations, { one: '1' })
+  await api.apply(membershipObject({ phase: 'leaving' }))
+  await changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, exposure: 'exports' } }), signal)
+  t.match(api.get('Membership', MEMBERSHIP_NAME)?.spec, { phase: 'leaving' }, 'a concurrent leave stays')
 })
