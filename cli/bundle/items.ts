@@ -17,7 +17,7 @@ const ERROR = fields('type message code')
 export const LOG_FIELDS: AllowedFields = fields(
   'time level component msg reason why ' +
     'accepted address addresses advice audit authority batch before brokers by cause cidrs cluster clusters ' +
-    'clusterset code command commands count device due endpoint epoch error family field file fingerprint flows ' +
+    'clusterset code command commands count device due endpoint epoch error family field file files fingerprint flows ' +
     'folder from gateway had holder host hub hubs identity ids index insteadOf items kind lane leader lease left limit lines ' +
     'link links listen loop machine members method minutes name namespace nice node notCarried note objects octets of ' +
     'other path peer place port ports protocol query range record refused relay remoteLane renumbered revision said ' +

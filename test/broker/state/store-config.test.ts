@@ -53,7 +53,7 @@ t.test('files and flags that do not fit are named', async (t) => {
     ],
     [
       { url, passwordFile: missing },
-      `${missing} cannot be read (ENOENT: no such file or directory, open '${missing}')`,
+      `${missing} cannot be read (ENOENT: no such file or directory, stat '${missing}')`,
     ],
   ] as const
   for (const [config, message] of rows) t.equal(await messageOf(() => connectEtcd(deps, config)), message)
