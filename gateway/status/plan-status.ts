@@ -400,8 +400,9 @@ function failureText(message: string): string {
   return fitText(problemText({ reason: 'RoundFailed', message }), MAX_FAILURE_LENGTH)
 }
 
-/** Message of a link that is up although the gateway process at its far end does not answer. */
+/** Message of a link that is up, and that new connections avoid where traffic policies let them. */
 const UNANSWERED = 'probes get no answers, or got none a moment ago: traffic policies prefer other clusters'
+/** Message of a link that is up although the gateway process at its far end does not answer. */
 const PROCESS_SILENT = 'the lane carries traffic, but the remote gateway process does not answer'
 
 function connection(

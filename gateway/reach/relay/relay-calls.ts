@@ -397,7 +397,7 @@ export class RelayCalls {
     return places
   }
 
-  /** Relays that have not answered yet, and are asked for less than IDLE_RELAY_MS, by linkKey(). */
+  /** Relays that have not answered yet, and are asked for less than idleMs(), by linkKey(). */
   asked(): ReadonlyMap<string, readonly Address[]> {
     const nowMs = this.#deps.clock.monotonic()
     const asked = [...this.#calls.values()].filter(({ want, caller: { state }, idleSinceMs = nowMs }) => {
@@ -719,6 +719,7 @@ function tripOf({ want: { relay }, caller: { state, rttMs } }: Call): RelayTrip 
   }
 }
 
+/** How long not both ends of the link are bound until the relay makes room for another one: IDLE_RELAY_MS. */
 function idleMs({ roundTripMs }: RelayWant): number {
   return Math.max(IDLE_RELAY_MS, 3 * answerWaitMs(roundTripMs === undefined ? {} : { rttMs: roundTripMs }, 0))
 }

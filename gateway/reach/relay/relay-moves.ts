@@ -27,6 +27,8 @@ export interface MovingLink {
   readonly at: AddressPort | undefined
   /** This end moves the link. */
   readonly isMover: boolean
+  /** It answered no probes a moment ago, so its packets went two ways (Suspects). Absent: they did not. */
+  readonly isSuspect?: true
   /** Best first. */
   readonly ways: readonly RelayWay[]
 }
@@ -38,10 +40,12 @@ interface MovingInit {
   /** What this gateway states of relays, and the name of its Endpoint. */
   readonly own: RelayCosts
   readonly ownEndpoint: string
+  /** Links, by linkKey(), whose packets went two ways a moment ago (Suspects). Absent: none. */
+  readonly suspected?: ReadonlySet<string>
 }
 
 /** All links. One that no relay carries now has no ways: its pauses are still remembered. */
-export function movingLinks({ links, places, own, ownEndpoint }: MovingInit): MovingLink[] {
+export function movingLinks({ links, places, own, ownEndpoint, suspected }: MovingInit): MovingLink[] {
   const relays = links.filter((link) => link.relays === true)
   return links.map((link) => {
     const { key, state, at, endpoint } = link
@@ -53,7 +57,8 @@ export function movingLinks({ links, places, own, ownEndpoint }: MovingInit): Mo
       const costMs = relay && linkCostMs({ identity: relay.identity }, own, link)
       return { at: place.at, isWeb: isWebPlace(place.at), costMs, ...(load === undefined ? {} : { load }) }
     })
-    return { key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ways }
+    const isSuspect = suspected?.has(key) === true ? ({ isSuspect: true } as const) : {}
+    return { key, isUp: state === 'up', at, isMover: ownEndpoint < endpoint, ...isSuspect, ways }
   })
 }
 
@@ -134,14 +139,17 @@ export class RelayMoves {
 function nextMove(link: MovingLink, before: Move, nowMs: number): Move {
   const { isUp, at } = link
   if (before.isMoving) {
-    // A path that loses all packets shows only after some missed probes, when the link is there already.
-    if (!isUp) return { ...before, to: undefined, isMoving: false, pauseMs: longer(before.pauseMs) }
     const isThere = before.to !== undefined && sameAddressPort(at, before.to)
+    // A path that loses all packets shows only after some missed probes, when the link is there already. Then what goes to
+    // a second place brings it back, and it would be sent there again until the time of the move is over.
+    const isBack = before.thereSinceMs !== undefined && !isThere && link.isSuspect === true
+    if (!isUp || isBack) return { ...before, to: undefined, isMoving: false, pauseMs: longer(before.pauseMs) }
     const move = { ...before, thereSinceMs: isThere ? (before.thereSinceMs ?? nowMs) : undefined }
     if (nowMs < settledMs(move)) return move
     return { ...move, to: undefined, isMoving: false, pauseMs: isThere ? MOVES_APART_MS : longer(before.pauseMs) }
   }
-  const better = isUp && link.isMover ? betterWay(link) : undefined
+  // One that answers no probes does not leave both its ways for a third one, and the silence would count for that.
+  const better = isUp && link.isMover && link.isSuspect !== true ? betterWay(link) : undefined
   if (better === undefined) return { ...before, to: undefined }
   const isSame = before.to !== undefined && sameAddressPort(before.to, better.at)
   const sinceMs = isSame ? before.sinceMs : nowMs

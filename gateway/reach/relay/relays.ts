@@ -331,6 +331,9 @@ export class Relays {
       this.#triesDirect = new Set()
       this.#upAt = new Map()
       this.#flaps.look([], world.monotonicMs)
+      // What they remember of a place would count against it when a relay is there again.
+      this.#punched.look([], new Map(), world.monotonicMs)
+      this.#turns.look([], world.monotonicMs)
       // A move that is due would otherwise ask for one plan after the other.
       this.#moving = this.#moves.look([], world.monotonicMs)
     }
@@ -392,7 +395,8 @@ export class Relays {
   /** Takes the links with their present places. Returns those that move from one relay to another one now. */
   #lookAtMoves(links: readonly LinkInUse[], ownEndpoint: string, nowMs: number): void {
     const own = decodeRelayCosts(this.#stated)
-    const moving = movingLinks({ links, places: this.#relayPlaces(), own, ownEndpoint })
+    const suspected = this.#suspects.recent(this.#deps.clock.monotonic())
+    const moving = movingLinks({ links, places: this.#relayPlaces(), own, ownEndpoint, suspected })
     const before = this.#moving
     this.#moving = this.#moves.look(moving, nowMs)
     const { failed } = this.#moves
@@ -855,7 +859,9 @@ export class PunchedLinks {
       const before = known !== undefined && sameAddressPort(known.at, place) ? known : undefined
       // The far end may have moved the link to another one of this end's places.
       const isUp = state === 'up' && at !== undefined && !isRelayPlace(at)
-      const sinceMs = isUp ? nowMs : (before?.sinceMs ?? nowMs)
+      // The place is not tried while the link stays where its far end has it (GatewayWorld.followsFar).
+      const isHeld = state === 'up' && suspected.has(key)
+      const sinceMs = isUp || isHeld ? nowMs : (before?.sinceMs ?? nowMs)
       const settlesMs = PUNCH_SETTLES_MS * slow(key)
       // Packets of the far end alone may have gone two ways: then this end saw no silence, and has been moved.
       const isMoved = suspected.has(key) || before?.isSettled === true

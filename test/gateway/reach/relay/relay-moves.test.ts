@@ -123,6 +123,43 @@ t.test('a move has failed if the far end draws the link back', async (t) => {
   t.equal(again([400, OSLO], [5000, OSLO], [5600, WEB]), MOVES_APART_MS, 'it left later')
 })
 
+t.test('a move has failed as soon as a link is back that answered no probes at the other relay', async (t) => {
+  const ways = [way(OSLO, 100), way(RIGA, 60)]
+  const isSuspect = { isSuspect: true } as const
+  const moved = (): ((afterMs: number, change?: Partial<MovingLink>) => string) => {
+    const look = story({ at: OSLO, ways })
+    look(0)
+    t.equal(look(WAY_NEARER_MS), formatAddressPort(RIGA))
+    return (afterMs, change) => look(WAY_NEARER_MS + afterMs, change)
+  }
+  const silent = moved()
+  silent(400, { at: RIGA })
+  t.equal(silent(700, { at: RIGA, ...isSuspect }), '')
+  t.equal(silent(900, isSuspect), '', 'it is not sent there again')
+  t.equal(silent(MOVES_APART_MS), '', 'and has to wait for longer')
+  const drawn = moved()
+  drawn(400, { at: RIGA })
+  t.equal(drawn(800), formatAddressPort(RIGA), 'the far end has not followed yet, and nothing was in doubt')
+  const before = story({ at: OSLO, ways })
+  before(0)
+  t.equal(before(WAY_NEARER_MS, isSuspect), '', 'no move begins in doubt')
+  before(WAY_NEARER_MS + 1000)
+  t.equal(before(2 * WAY_NEARER_MS + 999), '')
+  t.equal(before(2 * WAY_NEARER_MS + 1000), formatAddressPort(RIGA))
+  t.strictSame(
+    movingLinks({
+      ...{ links: ['roma', 'bern'].map(doubtful), places: new Map(), own: { rttMs: new Map() } },
+      ...{ ownEndpoint: 'paris.gw-lane0', suspected: new Set(['roma']) },
+    }).map((one) => one.isSuspect),
+    [true, undefined],
+  )
+})
+
+function doubtful(key: string) {
+  const base = { key, remoteLane: 0, cluster: key, endpoint: `${key}.gw-lane0`, identity: `${key}-identity` }
+  return { ...base, hidden: true, state: 'up' as const, at: OSLO }
+}
+
 t.test('which ways links have', async (t) => {
   const relay = (cluster: string, change: object) => {
     const base = {

@@ -374,6 +374,16 @@ t.test('links that do not work where probes passed go back to their relays', asy
   }
   t.strictSame(doubted(place, place, relay), ['', '', 'roma'], 'in doubt the far end has heard the relay alone')
   t.strictSame(doubted(relay, place), ['', ''], 'it was never there')
+  const waiting = new PunchedLinks()
+  const waits = ([nowMs, isSuspect]: readonly [number, boolean]): string => {
+    const suspected = new Set(isSuspect ? ['roma'] : [])
+    return waiting
+      .look([{ key: 'roma', at: relay, state: 'up' }], new Map([['roma', place]]), nowMs, { suspected })
+      .join()
+  }
+  const [heldMs, calledMs] = [PUNCH_SETTLES_MS + 1000, 2 * PUNCH_SETTLES_MS + 1000]
+  const held = [[0, true] as const, [heldMs, true] as const, [calledMs - 1, false] as const, [calledMs, false] as const]
+  t.strictSame(held.map(waits), ['', '', '', 'roma'], 'in doubt it is not called there, so that time does not count')
   const settled = [
     [0, relay, 'up'],
     [400, place, 'up'],
