@@ -1,4 +1,5 @@
 /** The files that hubs keep equal: what a power loss has damaged goes to no other hub, and what counts is on the disk. */
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -337,6 +338,37 @@ t.test('what is lost comes back also beside very many removals', async (t) => {
     'b still has them',
   )
   t.notOk(many.some((name) => existsSync(join(a.folder, place(name)))))
+})
+
+t.test('what is lost comes back also beside very many removals that the hub had not noticed at its end', async (t) => {
+  const place = (name: string): string => `state/objects/ServiceImport/shop/${name}.json`
+  const many = Array.from({ length: MAX_OFFERS + 1 }, (_, n) => place(`a${n}`))
+  const prepare = (a: Box, b: Box): void => {
+    const marks = new RemovalMarks(join(a.folder, 'state'))
+    for (const path of many) {
+      marks.add(path.replace('state/', ''))
+      b.put(path, web(1).replace('web', 'any'))
+    }
+  }
+  const { a, b } = await pair(t, undefined, { prepare })
+  await eventually(() => existsSync(join(a.folder, WEB)), { say: 'a has it again, after all of them in the order' })
+  await eventually(() => many.every((path) => !existsSync(join(b.folder, path))), { say: 'the rest is gone' })
+  t.equal(b.has(WEB), web(1), 'b still has it')
+})
+
+t.test('a pipe in place of a file of the user is no file: nothing waits for somebody who writes', async (t) => {
+  const box = new Box(t)
+  const path = 'objects/web.yaml'
+  const place = join(box.folder, path)
+  box.put(path, 'a: 1\n')
+  t.same(await box.tree.changed(), [path])
+  rmSync(place)
+  execFileSync('mkfifo', [place])
+  t.same(await box.tree.changed(), [path])
+  await box.tree.sync()
+  t.equal(await box.tree.read(path), undefined, 'other hubs are told that it is gone')
+  await box.tree.write(path, octets('b: 2\n'))
+  t.equal(box.has(path), 'b: 2\n', 'what the acting hub has comes to its place')
 })
 
 t.test('a hub tells the others of a site that has left its clusterset', async (t) => {
