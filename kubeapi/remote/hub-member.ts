@@ -522,14 +522,18 @@ export class HubMember {
     return (await send(true)) ? hashes : undefined
   }
 
-  /** Sends a message of the acting hub and takes the answer into account. */
+  /**
+   * Sends a message of the acting hub and takes the answer into account. A look at very many files takes seconds: if this
+   * hub has come to follow another one meanwhile, it must say nothing in the term of that one.
+   */
   async #sendStates(
     hub: string,
     connection: HubConnection,
     message: Omit<Extract<PeerRequest, { verb: 'follow' }>, 'verb' | 'term' | 'hub'>,
     signal: AbortSignal,
   ): Promise<PeerAnswer | undefined> {
-    const { term, own } = this.#state
+    const { term, own, role } = this.#state
+    if (role.is !== 'acting' || (message.version !== undefined && message.version.term !== term)) return undefined
     // The term must be on the disk before another hub hears of it.
     await this.#present()
     const sentMs = this.#deps.clock.monotonic()
