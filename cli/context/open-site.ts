@@ -100,9 +100,8 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
     )
     return { config, api, kube, metrics }
   }
-  const { hasSeveralHubs } = await import('../../compose/site/part.ts')
-  const severalHubs = hasSeveralHubs(config)
-  if (severalHubs) {
+  const { hasSeveralHubs, mayShareWithHubs } = await import('../../compose/site/part.ts')
+  if (hasSeveralHubs(config)) {
     const { openFirstHub } = await import('../../compose/hub/open-site-node.ts')
     if (serves && init.node !== undefined) {
       makeState(config)
@@ -115,6 +114,8 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   makeState(config)
   const { objects, state, gateways } = config
   const notesAfterMs = serves && components !== undefined && !components.includes('agent') ? LEFT_TO_AGENT_MS : 0
+  // Another node may see the folder of a hub, which would take each removal for a fault of its disk.
+  const severalHubs = mayShareWithHubs(config)
   const api = new FileApi(deps, { objects, state, gateways, once: !serves, notesAfterMs, severalHubs })
   return { config, api, leases: api.leases, metrics }
 }

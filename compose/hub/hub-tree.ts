@@ -123,6 +123,7 @@ export class HubTree implements SiteTree {
       if (seen.has(path)) continue
       this.#marks.drop(markOf(path))
       this.#known.delete(path)
+      this.#unsynced.delete(path)
       this.#written.delete(path)
       this.#refused.delete(path)
       this.#folders.add(dirname(this.#pathOf(path)))
@@ -393,9 +394,10 @@ function pathsOf({ kind, name, namespace }: Extract<Changed, { readonly name: st
   return ['', '@status'].map((part) => `state/objects/${kind}/${namespace ?? '_'}/${name}${part}.json`)
 }
 
+/** Undefined for all that #look() takes for no file. */
 async function contentOf(path: string): Promise<Uint8Array | undefined> {
   try {
-    return await readFile(path)
+    return (await stat(path)).isFile() ? await readFile(path) : undefined
   } catch (error) {
     if (isMissing(error)) return undefined
     throw error

@@ -76,8 +76,13 @@ export function hubAddresses({ hub }: Pick<SiteConfig, 'hub'>): readonly HostPor
 
 /** Whether other machines are hubs of the site, too: spec.hub.listen has an address of this one, and others. */
 export function hasSeveralHubs(config: Pick<SiteConfig, 'hub'>): boolean {
-  const own = hubAddresses(config).length
-  return own > 0 && own < config.hub.listen.length
+  return mayShareWithHubs(config) && hubAddresses(config).length > 0
+}
+
+/** Whether the folder of the site may be that of one of several hubs, also where another machine has its address. */
+export function mayShareWithHubs(config: Pick<SiteConfig, 'hub'>): boolean {
+  const { length } = config.hub.listen
+  return length > 1 && hubAddresses(config).length < length
 }
 
 // For parts that have nothing to clean up on a site: they end with the membership.

@@ -397,7 +397,9 @@ export class HubMember {
     const wants = isEqual ? 'lost' : damaged.length > 0 ? 'damaged' : undefined
     const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged, wants }, signal)
     if (answer?.missing === undefined) return false
-    if (await this.#takeBack(hub, term, answer.offers ?? [])) return false
+    const offers = answer.offers ?? []
+    if (await this.#takeBack(hub, term, offers)) return false
+    if (offers.length > 0 && !(await this.#refuse(hub, connection, offers, signal))) return false
     const sent = await this.#sendFiles(hub, connection, { paths: answer.missing }, signal)
     if (sent === undefined) return false
     // A file may have changed since; the change has a later version.
@@ -448,6 +450,21 @@ export class HubMember {
     })
     await this.#note()
     return true
+  }
+
+  /**
+   * Sends what counts of offers that this hub has not taken. An answer holds only so many: until these are settled, what
+   * was lost may have had no place in it, and the other hub must not remove that. Gives whether none was to be sent.
+   */
+  async #refuse(
+    hub: string,
+    connection: HubConnection,
+    offers: readonly (readonly [TreePath, string])[],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const sent = await this.#sendFiles(hub, connection, { paths: offers.map(([path]) => path) }, signal)
+    // What is damaged here is offered again each time, if its content passes only for a hub of another release.
+    return sent?.size === 0
   }
 
   /** What this hub has, and the acting one has lost. */
@@ -505,14 +522,18 @@ export class HubMember {
     return (await send(true)) ? hashes : undefined
   }
 
-  /** Sends a message of the acting hub and takes the answer into account. */
+  /**
+   * Sends a message of the acting hub and takes the answer into account. A look at very many files takes seconds: if this
+   * hub has come to follow another one meanwhile, it must say nothing in the term of that one.
+   */
   async #sendStates(
     hub: string,
     connection: HubConnection,
     message: Omit<Extract<PeerRequest, { verb: 'follow' }>, 'verb' | 'term' | 'hub'>,
     signal: AbortSignal,
   ): Promise<PeerAnswer | undefined> {
-    const { term, own } = this.#state
+    const { term, own, role } = this.#state
+    if (role.is !== 'acting' || (message.version !== undefined && message.version.term !== term)) return undefined
     // The term must be on the disk before another hub hears of it.
     await this.#present()
     const sentMs = this.#deps.clock.monotonic()

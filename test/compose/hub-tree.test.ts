@@ -1,7 +1,9 @@
 /** The files that hubs keep equal: what a power loss has damaged goes to no other hub, and what counts is on the disk. */
+import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { isDamaged } from '../../compose/hub/hub-tree.ts'
 import { HubTree } from '../../compose/hub/hub-tree.ts'
@@ -337,6 +339,73 @@ t.test('what is lost comes back also beside very many removals', async (t) => {
     'b still has them',
   )
   t.notOk(many.some((name) => existsSync(join(a.folder, place(name)))))
+})
+
+t.test('what is lost comes back also beside very many removals that the hub had not noticed at its end', async (t) => {
+  const place = (name: string): string => `state/objects/ServiceImport/shop/${name}.json`
+  const many = Array.from({ length: MAX_OFFERS + 1 }, (_, n) => place(`a${n}`))
+  const prepare = (a: Box, b: Box): void => {
+    const marks = new RemovalMarks(join(a.folder, 'state'))
+    for (const path of many) {
+      marks.add(path.replace('state/', ''))
+      b.put(path, web(1).replace('web', 'any'))
+    }
+  }
+  const { a, b } = await pair(t, undefined, { prepare })
+  await eventually(() => existsSync(join(a.folder, WEB)), { say: 'a has it again, after all of them in the order' })
+  await eventually(() => many.every((path) => !existsSync(join(b.folder, path))), { say: 'the rest is gone' })
+  t.equal(b.has(WEB), web(1), 'b still has it')
+})
+
+t.test(
+  'a hub that has come to follow another one, during a look at its files, tells nobody what to have',
+  async (t) => {
+    const box = new Box(t)
+    const hubs = ['a:1', 'b:1']
+    await box.tree.setMembers(hubs)
+    const [looks, goesOn] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()]
+    const hashes = async (): ReturnType<HubTree['hashes']> => {
+      looks.resolve(undefined)
+      await goesOn.promise
+      return []
+    }
+    const tree = new Proxy(box.tree, {
+      get: (_, name) => {
+        if (name === 'hashes') return hashes
+        const value: unknown = Reflect.get(box.tree, name, box.tree)
+        return typeof value === 'function' ? (value as () => unknown).bind(box.tree) : value
+      },
+    })
+    const asked: PeerRequest[] = []
+    const askPeer = (request: PeerRequest): Promise<PeerAnswer> => {
+      asked.push(request)
+      return Promise.resolve({ term: request.term, version: { term: 1, index: 4 } })
+    }
+    const connect = (): HubConnection => ({ askPeer, close: () => undefined }) as unknown as HubConnection
+    const stored = { term: 1, version: { term: 1, index: 5 }, acts: true }
+    const member = box.member('a:1', hubs, stored, { tree, connect, act: untilStopped })
+    run(t, member)
+    await looks.promise
+    await member.answer({ verb: 'follow', term: 2, hub: 'b:1' })
+    goesOn.resolve(undefined)
+    await nextTurn()
+    t.same([...new Set(asked.map(({ term }) => term))], [1], 'b acts in term 2')
+  },
+)
+
+t.test('a pipe in place of a file of the user is no file: nothing waits for somebody who writes', async (t) => {
+  const box = new Box(t)
+  const path = 'objects/web.yaml'
+  const place = join(box.folder, path)
+  box.put(path, 'a: 1\n')
+  t.same(await box.tree.changed(), [path])
+  rmSync(place)
+  execFileSync('mkfifo', [place])
+  t.same(await box.tree.changed(), [path])
+  await box.tree.sync()
+  t.equal(await box.tree.read(path), undefined, 'other hubs are told that it is gone')
+  await box.tree.write(path, octets('b: 2\n'))
+  t.equal(box.has(path), 'b: 2\n', 'what the acting hub has comes to its place')
 })
 
 t.test('a hub tells the others of a site that has left its clusterset', async (t) => {

@@ -1,6 +1,8 @@
 /** A site leaves: the broker records the departure, the nodes clean up, and only then the identity is removed. */
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
+import { RemovalMarks } from '../../../kubeapi/files/files.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
@@ -18,9 +20,9 @@ interface Member {
   readonly leave: (...more: string[]) => Promise<CliResult>
 }
 
-async function member(t: Test): Promise<Member> {
+async function member(t: Test, spec = ''): Promise<Member> {
   const broker = await LoopbackBroker.start(t)
-  const site = new SiteFolder(t, 'paris')
+  const site = new SiteFolder(t, 'paris', spec)
   const token = await broker.token()
   await runCli(['join', '--site', site.file, '--token', token, '--cluster-id', 'paris-2'])
   const init = { objects: site.path('objects'), state: site.path('state') }
@@ -54,6 +56,15 @@ t.test('nothing runs any more: nothing stays', async (t) => {
     'cluster "paris-2" is not a member: it left at TIME; the clusterset has no members',
   )
   t.same(await leave(), { code: 1, stdout: '', stderr: 'sealane: this site has not joined a clusterset\n' })
+})
+
+t.test('the folder may be that of one of several hubs, also while no address of theirs is here', async (t) => {
+  const { site, api, leave } = await member(t, '  hub: { listen: ["192.0.2.1:4510", "192.0.2.2:4510"] }\n')
+  await api.apply(mirrored)
+  t.equal((await leave()).code, 0)
+  const marks = new RemovalMarks(site.path('state'))
+  t.ok(marks.has(join('objects', 'ServiceImport', 'shop', 'web.json')), 'its hub takes it for no fault of the disk')
+  t.same(site.identity(), ['0700 identity/'])
 })
 
 t.test('it waits until every node has cleaned up', async (t) => {
