@@ -111,7 +111,7 @@ export class HubTree implements SiteTree {
     } else for (const path of pathsOf(only)) await this.#look(path, seen)
     if (only === undefined) await this.#dropStaleMarks()
     const gone = [...this.#known.keys()].filter((path) => !seen.has(path) && isWanted(path))
-    for (const path of gone) if (MARKED.test(path) && !this.#marks.has(markOf(path))) await this.#keepPlace(path, seen)
+    for (const path of gone) if (this.#isLost(path)) await this.#keepPlace(path, seen)
     const changed: TreePath[] = []
     for (const [path, stamp] of seen) {
       if (this.#known.get(path)?.stamp === stamp) continue
@@ -136,7 +136,8 @@ export class HubTree implements SiteTree {
 
   async read(path: TreePath): Promise<Uint8Array | 'damaged' | undefined> {
     const content = await contentOf(this.#pathOf(path))
-    return content !== undefined && isDamaged(path, content) ? 'damaged' : content
+    const counts = content === undefined ? !this.#isLost(path) : !isDamaged(path, content)
+    return counts ? content : 'damaged'
   }
 
   async restore(path: TreePath, content: Uint8Array): Promise<boolean> {
@@ -251,6 +252,8 @@ export class HubTree implements SiteTree {
       if (known?.stamp === stamp) Object.assign(known, { hash, isDamaged: damaged })
       hashes.push([path, damaged ? undefined : hash])
     }
+    // The next look gives these a place.
+    for (const path of this.#known.keys()) if (!seen.has(path) && this.#isLost(path)) hashes.push([path, undefined])
     return hashes
   }
 
@@ -266,6 +269,11 @@ export class HubTree implements SiteTree {
     if (nowMs - this.#marksMs < MARKS_MS) return
     this.#marksMs = nowMs
     await this.#marks.dropStale(this.#clock.now())
+  }
+
+  /** Whether a file that is missing was there at the last look, and is not one that its owner has removed. */
+  #isLost(path: TreePath): boolean {
+    return MARKED.test(path) && this.#known.has(path) && !this.#marks.has(markOf(path))
   }
 
   /** For a file that the disk has lost. */

@@ -449,6 +449,26 @@ t.test('marks of removals go: with the next content, and after a day', async (t)
   t.notOk(marks.has(mark))
 })
 
+t.test('a file that the disk loses between two looks is damaged, and no removal', async (t) => {
+  const box = new Box(t)
+  const clock = new FakeClock({ now: Date.now() })
+  const tree = box.reopened(clock)
+  box.put(WEB, web(1))
+  await tree.changed()
+  rmSync(join(box.folder, WEB))
+  t.equal(await tree.read(WEB), 'damaged')
+  t.strictSame(new Map(await tree.hashes()).get(WEB), undefined)
+  t.ok(
+    (await tree.hashes()).some(([path]) => path === WEB),
+    'the other hub must not remove it',
+  )
+  new RemovalMarks(join(box.folder, 'state')).add(WEB.replace('state/', ''))
+  t.equal(await tree.read(WEB), undefined, 'its owner has removed it')
+  t.notOk((await tree.hashes()).some(([path]) => path === WEB))
+  await tree.changed()
+  t.equal(await tree.read(WEB), undefined)
+})
+
 t.test('a slow disk that takes one file after another is none that hangs', async (t) => {
   const box = new Box(t)
   await box.tree.setMembers(['a:1', 'b:1', 'c:1'])
