@@ -5,22 +5,22 @@ import { type AddressInfo, type Socket, connect, createServer } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
 import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
-import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
-import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
-import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
-import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
-import { createServerCertificate } from '../../../../protocol/identity/x509.ts'
-import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { WebRelays } from '../../gateway/reach/web/web-relays.ts'
+import { encodeRelayNotice } from '../../model/lanes/relay-address.ts'
+import { certificateToPem } from '../../protocol/identity/certificates.ts'
+import { createKey, keyToPem } from '../../protocol/identity/keys.ts'
+import { createServerCertificate } from '../../protocol/identity/x509.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import {
   FRAMES_VERSION,
   INSTANCE_HEADER,
   SUBPROTOCOL,
   decodeFrame,
   encodeFrame,
-} from '../../../../runtime/datagrams/frames.ts'
-import { askInstance, pinOf } from '../../../../runtime/datagrams/relay-connection.ts'
-import { createServerOverTls } from '../../../../runtime/http/http.ts'
-import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+} from '../../runtime/datagrams/frames.ts'
+import { askInstance, pinOf } from '../../runtime/datagrams/relay-connection.ts'
+import { createServerOverTls } from '../../runtime/http/http.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import {
   type Authority,
   type Gateway,
@@ -30,8 +30,8 @@ import {
   never,
   clock as realClock,
   relay,
-} from '../../../relay/relay-site.ts'
-import { eventually } from '../../../support/eventually.ts'
+} from '../relay/relay-site.ts'
+import { eventually } from '../support/eventually.ts'
 
 const long = { deadlineMs: 60_000 }
 const ca = await authority('demo')
