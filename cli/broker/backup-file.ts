@@ -3,11 +3,11 @@
  * --force.
  */
 import { randomBytes } from 'node:crypto'
-import { statSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { link, lstat, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { SystemClock } from '../../reconcile/reconcile.ts'
-import { UserError, kindName } from '../../runtime/runtime.ts'
+import { UserError } from '../../runtime/runtime.ts'
 
 /** The beginning of a line on stderr that reports a secondary problem of a command that has otherwise succeeded. */
 export const WARNING = 'warning: '
@@ -57,15 +57,10 @@ export async function writeBackupFile(init: BackupFileInit): Promise<void> {
   }
 }
 
-/**
- * For a backup that is read. Throws UserError: SQLite would only report that it cannot open a missing file, and would wait
- * for the writer of a pipe.
- */
+/** For a backup that is read. Throws UserError: SQLite would only report that it cannot open a missing file. */
 export function checkBackup(file: string): void {
-  const found = statSync(file, { throwIfNoEntry: false })
-  if (found?.isFile() === true) return
-  const problem = found === undefined ? 'no such file' : `expected a regular file, got ${kindName(found)}`
-  throw new UserError(`${file}: ${problem}`, { hint: 'expected a file written by "sealane broker backup"' })
+  if (existsSync(file)) return
+  throw new UserError(`${file}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
 }
 
 /** Removes what killed processes have left. Best effort: the backup itself is not affected. */

@@ -274,11 +274,6 @@ t.test('what a site cannot do: exit code 1', async (t) => {
       1,
     ],
     [
-      ['broker', 'verify', '--backup', pipe],
-      `${pipe}: expected a regular file, got a named pipe; expected a file written by "sealane broker backup"`,
-      1,
-    ],
-    [
       ['console', ...at, '--token-file', pipe],
       `--token-file ${pipe}: expected a regular file, got a named pipe: '${pipe}'`,
       1,
