@@ -72,8 +72,11 @@ const RENEW_SOON_MS = 1000
 /** The first pauses while the far end is not bound. */
 const LONELY_MS = [150, 250, 500]
 const JUST_SHARED_MS = 2000
-/** An end whose link does not work asks before its time no more often than this: the far end may be the one at fault. */
-const RENEW_APART_MS = 20_000
+/**
+ * An end whose link does not work asks before its time, but no more often than so many times in a minute: the far end may
+ * be the one at fault, and some of the first silences are none.
+ */
+const RENEWALS_A_MINUTE = 4
 const REFUSED_MS = 10_000
 /**
  * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up
@@ -94,7 +97,8 @@ export class BindCaller {
   #dueMs = -Infinity
   #unanswered = 0
   #open: readonly OpenQuestion[] = []
-  #renewedMs = -Infinity
+  /** When this end has asked before its time in the last minute. */
+  #renewals: readonly number[] = []
   #atOnce = 0
   #notAllowed = 0
   #answers = 0
@@ -174,9 +178,11 @@ export class BindCaller {
    * the relay forwards nothing to or from it before it has been asked from there.
    */
   renew(nowMs: number): void {
-    if (this.#state.is !== 'bound' || this.#open.length > 0 || nowMs - this.#renewedMs < RENEW_APART_MS) return
-    this.#renewedMs = nowMs
-    this.#dueMs = Math.min(this.#dueMs, nowMs)
+    if (this.#state.is !== 'bound' || this.#open.length > 0 || this.#dueMs <= nowMs) return
+    const recent = this.#renewals.filter((ms) => nowMs - ms < 60_000)
+    if (recent.length >= RENEWALS_A_MINUTE) return
+    this.#renewals = [...recent, nowMs]
+    this.#dueMs = nowMs
   }
 
   /**

@@ -17,7 +17,7 @@ import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/mod
 import type { Clock } from '../../../reconcile/reconcile.ts'
 import type { Agreement } from '../../cable/cable.ts'
 import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
-import { BindCaller } from './bind-caller.ts'
+import { BindCaller, type CallerState } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import type { TwoWays } from './suspects.ts'
 import { elementsOf } from './planned-elements.ts'
@@ -465,6 +465,12 @@ export class RelayCalls {
     if (here.length > 0) for (const { caller } of ofLink) caller.renew(nowMs)
   }
 
+  /** The link answers no probes at a relay's place, so far for a moment only. Its relays are asked: see failed(). */
+  suspected(key: string): void {
+    const nowMs = this.#deps.clock.monotonic()
+    for (const { want, caller } of this.#calls.values()) if (want.key === key) caller.renew(nowMs)
+  }
+
   close(): void {
     this.#tries?.close()
     for (const socket of this.#sockets.values()) socket.close()
@@ -591,8 +597,10 @@ export class RelayCalls {
     let [isChanged, isDue] = [false, false]
     for (const call of calls) {
       if (call.want.remoteLane !== lane) continue
-      const { dueMs, answers } = call.caller
+      const { dueMs, answers, state: before } = call.caller
       if (call.caller.take(bytes, at, nowMs)) isChanged = true
+      // The relay was of no use because a NAT had given this end another place.
+      if (hasMoved(before, call.caller.state)) this.#useless.delete(callName(call.want.key, call.want.relay))
       if (call.caller.answers !== answers) {
         this.#silentMs.delete(call.want.relay.identity)
         this.#silentBudget.answered(at)
@@ -741,6 +749,10 @@ function callName(key: string, { endpoint, identity, address }: UsableRelay): st
 }
 
 /** Undefined for a relay with which nothing is agreed. */
+function hasMoved(before: CallerState, now: CallerState): boolean {
+  return before.is === 'bound' && now.is === 'bound' && !sameAddressPort(before.seen, now.seen)
+}
+
 function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
   const secret = own?.agree(want.relay.identity)
   if (own === undefined || secret === undefined) return undefined

@@ -191,6 +191,8 @@ export class Relays {
   readonly #turns = new RelayTurns()
   readonly #punched = new PunchedLinks()
   readonly #suspects = new Suspects()
+  /** Links, by linkKey(), that answered no probes at the last look. */
+  #silent: ReadonlySet<string> = new Set()
   readonly #costs = new StatedCosts()
   #stated: readonly string[] = []
   #statedMs = -Infinity
@@ -513,6 +515,10 @@ export class Relays {
   #lookAtSuspects({ links, ports }: Planned): void {
     const { metrics, health } = this.#init
     const [known, places, punched] = [health(), this.#relayPlaces(), this.#calls.punched()]
+    const silent = links.filter((one) => known.get(healthKey(one.remoteLane, one.cluster))?.suspected === true)
+    // A NAT that gave this node another port cuts the link off from all its relays, too.
+    for (const { key } of silent) if (!this.#silent.has(key)) this.#calls.suspected(key)
+    this.#silent = new Set(silent.map(({ key }) => key))
     // A second way that the kernel does not take is none.
     const usable = this.#calls.isOneWay ? [] : links
     const sure = usable.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))

@@ -21,6 +21,7 @@ import {
   formatAddress,
   parseAddress,
   parseAddressPort,
+  sameAddressPort,
 } from '../../../../model/addresses/addresses.ts'
 import { RELAY_CALL_PORT, RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import { LONGEST_ANSWER_MS } from '../../../../kernel/probing/answer-wait.ts'
@@ -351,6 +352,54 @@ t.test('links that wait for their first question are of no use only if the relay
       isAlive ? 'good' : 'useless',
       `the last one, of a relay that ${isAlive ? 'lives' : 'is away'}`,
     )
+    calls.close()
+  }
+})
+
+t.test('a NAT gives this end another place: its relays are asked at once, and are of use again', async (t) => {
+  for (const says of ['suspected', 'failed'] as const) {
+    const stage = new RelayStage()
+    const { clock } = stage
+    const [paris, roma] = [stage.end('paris'), stage.end('roma')]
+    let outside = '198.51.100.1:40001'
+    const openSocket = (_address: string, _port: number, events: ProbeSocketEvents) => ({
+      send: (bytes: Buffer, _to: string, port: number) => {
+        const { answer } = stage.send(bytes, outside, port)
+        if (answer !== undefined) events.onMessage(answer, { address: formatAddress(RELAY_AT.address), port })
+      },
+      ...{ probeTcp: () => () => undefined, close: () => undefined },
+    })
+    const none = () => undefined
+    const calls = new RelayCalls({ nft: new FakeNft(), clock, openSocket, onError: none, onChange: none, onDue: none })
+    const relay = {
+      ...{ cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: stage.keys.publicKey },
+      address: RELAY_AT.address,
+    }
+    const want: RelayWant = { key: 'roma', remoteLane: 0, identity: roma.identity, relay }
+    const own = { clusterset: CLUSTERSET, identity: paris.identity, agree: () => paris.secret }
+    await calls.apply([want], { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(60_000))
+    const settle = async (ms: number): Promise<void> => {
+      for (let passed = 0; passed < ms; passed += 100) {
+        calls.send()
+        await clock.advance(100)
+      }
+    }
+    await settle(500)
+    const port = stage.bind(roma, paris, '192.0.2.1:40001')
+    await settle(3000)
+    const [place] = calls.places().get('roma') ?? []
+    if (place === undefined) throw new Error('not bound')
+    const knows = () => stage.bindings.paths().some(({ from }) => sameAddressPort(from, parseAddressPort(outside)))
+    outside = '198.51.100.1:40002'
+    await settle(100)
+    t.notOk(knows(), `${says}: nothing is due`)
+    if (says === 'suspected') calls.suspected('roma')
+    else calls.failed('roma', place.at)
+    t.equal(calls.worth('roma', relay), says === 'failed' ? 'useless' : 'good')
+    await settle(300)
+    t.ok(knows(), `${says}: the relay knows the new place`)
+    t.equal(calls.worth('roma', relay), 'good', says)
+    t.match(stage.prove(roma, paris, { at: '192.0.2.1:40001', port }), { far: { at: parseAddressPort(outside) } })
     calls.close()
   }
 })
