@@ -3,8 +3,10 @@
  * with a dot. Errors are the system's, for the caller to classify.
  */
 import { randomBytes } from 'node:crypto'
+import { closeSync, fsync, open as openFile, openSync, writeFile, writeFileSync } from 'node:fs'
 import { link, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 
 /** Matches the names that temporaryPath() returns. */
 export const TEMPORARY_NAME = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
@@ -21,28 +23,50 @@ export function temporaryPath(path: string, folder = dirname(path)): string {
   return join(folder, `.${basename(path).slice(0, 100)}.${unique}.tmp`)
 }
 
-interface TemporaryFile {
-  /** Whether the disk is waited for. Default: true. */
-  readonly sync?: boolean
-  /** A folder of the same file system. Default: that of the file. */
-  readonly folder?: string
-}
-
 /** Writes a temporary file for `path`. Returns its own path, which the caller has to move or remove. */
-export async function writeTemporary(
-  path: string,
-  data: string | Uint8Array,
-  mode: number,
-  { sync = true, folder }: TemporaryFile = {},
-): Promise<string> {
-  const temporary = temporaryPath(path, folder)
+export async function writeTemporary(path: string, data: string | Uint8Array, mode: number): Promise<string> {
+  const temporary = temporaryPath(path)
   const file = await open(temporary, 'wx', mode)
   try {
     try {
       await file.writeFile(data)
-      if (sync) await file.sync()
+      await file.sync()
     } finally {
       await file.close()
+    }
+    return temporary
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+/** The kernel may hold a writer that fills its memory: more characters are written by the thread pool. */
+const SMALL_LENGTH = 65_536
+const openInPool = promisify(openFile) as (path: string, flags: string, mode: number) => Promise<number>
+const writeInPool = promisify(writeFile) as (descriptor: number, text: string) => Promise<void>
+const syncInPool = promisify(fsync)
+
+/**
+ * Like writeTemporary(), but does not wait for the disk, and writes the temporary file in `folder`, of the same file
+ * system. For files that are written often. Whatever changes a folder is left to the thread pool, as a disk that hangs
+ * must not hold the process. What only concerns the kernel's memory is not: a job for the pool costs several times as
+ * much.
+ */
+export async function writeTemporaryUnsynced(
+  path: string,
+  text: string,
+  mode: number,
+  folder: string,
+): Promise<string> {
+  const temporary = temporaryPath(path, folder)
+  const descriptor = await openInPool(temporary, 'wx', mode)
+  try {
+    try {
+      if (text.length <= SMALL_LENGTH) writeFileSync(descriptor, text)
+      else await writeInPool(descriptor, text)
+    } finally {
+      closeSync(descriptor)
     }
     return temporary
   } catch (error) {
@@ -91,11 +115,12 @@ export async function createFile(path: string, data: string | Uint8Array, mode =
  */
 export async function syncPath(path: string): Promise<void> {
   try {
-    const file = await open(path, 'r')
+    // The kernel knows the path of what has just been written: only the sync itself waits for the disk.
+    const descriptor = openSync(path, 'r')
     try {
-      await file.sync()
+      await syncInPool(descriptor)
     } finally {
-      await file.close()
+      closeSync(descriptor)
     }
   } catch (error) {
     if (!['ENOENT', 'ENOTDIR', 'EINVAL'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error

@@ -8,6 +8,7 @@ export {
   syncPath,
   temporaryPath,
   writeTemporary,
+  writeTemporaryUnsynced,
 } from './atomic-file.ts'
 export { type CallerCheck, type ComponentDeps, type LoopRun, StatusBoard, reportedLoop } from './component.ts'
 export { ExitWith, type Failure, UserError, errorOf, firstReasonOf, messageOf, reasonOf } from './errors.ts'

@@ -1,7 +1,14 @@
 /** Writes the files of a site as a whole, and creates missing folders (runtime/atomic-file.ts). */
 import { linkSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { TEMPORARY_NAME, putInPlace, syncPath, temporaryPath, writeTemporary } from '../../runtime/runtime.ts'
+import {
+  TEMPORARY_NAME,
+  putInPlace,
+  syncPath,
+  temporaryPath,
+  writeTemporary,
+  writeTemporaryUnsynced,
+} from '../../runtime/runtime.ts'
 
 /** Creates the folder and its parents if they are missing. Throws the system's error. */
 export function makeFolder(path: string): void {
@@ -32,7 +39,7 @@ export function writeAside(path: string, text: string, mode = 0o644): Promise<st
  */
 export async function writeFileUnsynced(path: string, text: string, aside = dirname(path)): Promise<void> {
   await inFolders([dirname(path), aside], async () => {
-    await putInPlace(await writeTemporary(path, text, 0o644, { sync: false, folder: aside }), path)
+    await putInPlace(await writeTemporaryUnsynced(path, text, 0o644, aside), path)
   })
 }
 

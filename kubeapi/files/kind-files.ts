@@ -139,7 +139,8 @@ export class KindFiles {
     } else {
       this.#users.set(key, object)
       // Once this kind is shown, one more moment without a new object is as if its file had been written later.
-      if (this.#notesAfterMs > 0 && this.loaded && !this.#isNoted(key, object)) this.#noteLater(key, this.#notesAfterMs)
+      const isLeft = this.#notesAfterMs > 0 && this.loaded && !this.#isNoted(key, object)
+      if (isLeft) this.#noteLater(key, this.#notesAfterMs, object)
       else this.#showUser(key, object, this.#keepNote(key, object))
     }
   }
@@ -207,11 +208,14 @@ export class KindFiles {
     else this.#showUser(key, object, note)
   }
 
-  /** Leaves it to other processes for some time to note an object. */
-  #noteLater(key: ObjectKey, ms: number): void {
+  /** Leaves it to other processes for some time to note an object. `fresh`: the object, if it has just come. */
+  #noteLater(key: ObjectKey, ms: number, fresh?: KubeObject): void {
     this.#deps.clock.setTimer(ms, () => {
       const object = this.#users.get(key)
-      if (object !== undefined && !this.#closed) this.#showUser(key, object, this.#keepNote(key, object))
+      if (object === undefined || this.#closed) return
+      // It is shown since its note came, and no file is read for it once more.
+      if (object === fresh && this.#notes.get(key)?.specHash === specHash(object)) return
+      this.#showUser(key, object, this.#keepNote(key, object))
     })
   }
 

@@ -220,21 +220,23 @@ export class AccessPlanner {
     return true
   }
 
-  /** Ignores slices of other clusters and of the other family. */
-  setSlice(slice: EndpointSlice): void {
+  /** Ignores slices of other clusters and of the other family. Returns whether the plan may differ. */
+  setSlice(slice: EndpointSlice): boolean {
     const { namespace = '', name } = slice.metadata
     const service = this.#serviceOf(slice)
     const key = service === undefined ? undefined : serviceKey(namespace, service)
     const id = `${namespace}/${name}`
     const before = this.#serviceOfSlice.get(id)
-    if (before !== undefined && before !== key) this.removeSlice(namespace, name)
-    if (key === undefined) return
+    const isMoved = before !== undefined && before !== key
+    if (isMoved) this.removeSlice(namespace, name)
+    if (key === undefined) return isMoved
     let slices = this.#slices.get(key)
     if (slices === undefined) this.#slices.set(key, (slices = new Map<string, EndpointSlice>()))
-    if (slices.get(id) === slice) return
+    if (slices.get(id) === slice) return false
     slices.set(id, slice)
     this.#serviceOfSlice.set(id, key)
     this.#dirty.add(key)
+    return true
   }
 
   /** Undefined: the slice is of another cluster, of the other family or of no Service. */
@@ -243,15 +245,17 @@ export class AccessPlanner {
     return isOurs ? labels?.[LABEL_K8S_SERVICE_NAME] : undefined
   }
 
-  removeSlice(namespace: string, name: string): void {
+  /** Returns whether the plan may differ. */
+  removeSlice(namespace: string, name: string): boolean {
     const id = `${namespace}/${name}`
     const key = this.#serviceOfSlice.get(id)
-    if (key === undefined) return
+    if (key === undefined) return false
     this.#serviceOfSlice.delete(id)
     const slices = this.#slices.get(key)
     slices?.delete(id)
     if (slices?.size === 0) this.#slices.delete(key)
     this.#dirty.add(key)
+    return true
   }
 
   /** Replaces all exports and slices by these lists. Cheap if nothing differs. */

@@ -113,9 +113,8 @@ export class AccessReader {
           return
         }
         const { namespace = '', name } = change.object.metadata
-        if (change.type === 'set') planner.setSlice(change.object)
-        else planner.removeSlice(namespace, name)
-        poke()
+        const differs = change.type === 'set' ? planner.setSlice(change.object) : planner.removeSlice(namespace, name)
+        if (differs) poke()
       }),
     ]
     return () => stops.forEach((stop) => stop())

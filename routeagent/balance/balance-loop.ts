@@ -182,21 +182,17 @@ export class BalanceLoop {
     }
     const onWorld = (): void => poked(() => (this.#worldChanged = true))
     const stops = [
-      caches.imports.onChange((change) =>
-        poked(() => {
-          const meta = change?.object.metadata
-          if (change?.type === 'set') this.#planner?.setImport(change.object)
-          else if (meta !== undefined) this.#planner?.removeImport(meta.namespace ?? '', meta.name)
-        }),
-      ),
-      caches.slices.onChange((change) =>
-        poked(() => {
-          const meta = change?.object.metadata
-          if (change?.type === 'set') this.#planner?.setSlice(change.object)
-          else if (meta !== undefined) this.#planner?.removeSlice(meta.namespace ?? '', meta.name)
-        }),
-      ),
-      this.#accessReader.follow(() => this.poke()),
+      caches.imports.onChange((change) => {
+        const meta = change?.object.metadata
+        if (change?.type === 'set') this.#pokeIf(this.#planner?.setImport(change.object))
+        else this.#pokeIf(meta && this.#planner?.removeImport(meta.namespace ?? '', meta.name))
+      }),
+      caches.slices.onChange((change) => {
+        const meta = change?.object.metadata
+        if (change?.type === 'set') this.#pokeIf(this.#planner?.setSlice(change.object))
+        else this.#pokeIf(meta && this.#planner?.removeSlice(meta.namespace ?? '', meta.name))
+      }),
+      this.#accessReader.follow(() => this.#pokeIf(true)),
       this.#traffic.follow(() => this.poke()),
       ...[caches.memberships, caches.nodes].map((c) => c.onChange(onWorld)),
       caches.clusters.onChange((change) => {
@@ -213,6 +209,15 @@ export class BalanceLoop {
       }),
     ]
     return () => stops.forEach((stop) => stop())
+  }
+
+  /**
+   * Pokes the loop unless the plan is the same all the same. Undefined: it is not known whether it is. While there is no
+   * table, and none is to be, only another world changes that.
+   */
+  #pokeIf(differs: boolean | undefined): void {
+    if (differs === false || (this.#resting && !this.#worldChanged)) return
+    this.poke()
   }
 
   /** Watches the table for changes by other programs. Returns the function that ends this. */

@@ -93,8 +93,9 @@ export class HairpinLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'hairpin'), LOOP_TIMING, () => this.#round())
   }
 
-  /** The backends have changed. */
+  /** The backends have changed. Most nodes have none, and their services change many times a second. */
   poke(): void {
+    if (this.#record?.length === 0 && this.#local()?.size === 0) return
     this.#again = 0
     this.#loop.poke()
   }
@@ -132,7 +133,6 @@ export class HairpinLoop {
     const { bridgePorts, sysctl, logger } = this.#deps
     const before = this.#record ?? (await readRecord(sysctl, this.#file))
     this.#record = before
-    // Most nodes have nothing to set, and their services change many times a second.
     if (all.size === 0 && before.length === 0) return false
     const isSeen = (await sysctl.read(BRIDGE_NETFILTER))?.trim() === '1'
     const local: ReadonlySet<string> = isSeen ? all : new Set()

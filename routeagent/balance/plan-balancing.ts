@@ -81,23 +81,34 @@ export class BalancePlanner {
     for (const key of this.#imports.keys()) this.#dirty.add(key)
   }
 
-  setImport(service: ServiceImport): void {
+  /** Returns whether the plan may differ. */
+  setImport(service: ServiceImport): boolean {
     const key = serviceKey(service.metadata.namespace ?? '', service.metadata.name)
     const before = this.#imports.get(key)
-    if (before === service) return
+    if (before === service) return false
     this.#imports.set(key, service)
-    if (before !== undefined) this.#withdrawn.importChanged(key, before, service)
+    const isLeft = before !== undefined && this.#withdrawn.importChanged(key, before, service)
     this.#withdrawn.importCame(key)
     this.#dirty.add(key)
+    return isLeft || before === undefined || this.#divides(key, before, service)
   }
 
-  removeImport(namespace: string, name: string): void {
+  /** Whether a service is planned otherwise than before. Of plain services, only what their spec says counts. */
+  #divides(key: ServiceKey, before: ServiceImport, after: ServiceImport): boolean {
+    if (JSON.stringify(before.spec) !== JSON.stringify(after.spec)) return true
+    const slices = [...(this.#slices.get(key)?.values() ?? [])]
+    return [before, after].some((service) => this.#traffic?.of(service, slices) !== undefined)
+  }
+
+  /** Returns whether the plan may differ. */
+  removeImport(namespace: string, name: string): boolean {
     const key = serviceKey(namespace, name)
     const service = this.#imports.get(key)
-    if (service === undefined) return
+    if (service === undefined) return false
     this.#imports.delete(key)
     this.#withdrawn.importWent(key, service)
     this.#dirty.add(key)
+    return true
   }
 
   /**
@@ -113,29 +124,32 @@ export class BalancePlanner {
       if (concerns(service, this.#slices.get(key)?.values() ?? [])) this.#dirty.add(key)
   }
 
-  /** Ignores slices without the service label or of the other family. */
-  setSlice(slice: EndpointSlice): void {
+  /** Ignores slices without the service label or of the other family. Returns whether the plan may differ. */
+  setSlice(slice: EndpointSlice): boolean {
     const namespace = slice.metadata.namespace ?? ''
     const id = `${namespace}/${slice.metadata.name}`
     const isOurs = slice.addressType === addressFamily(this.#context.clustersetIpRange.family).slices
     const service = isOurs ? slice.metadata.labels?.[LABEL_SERVICE_NAME] : undefined
     const key = service === undefined ? undefined : serviceKey(namespace, service)
     const before = this.#serviceOfSlice.get(id)
-    if (before !== undefined && before !== key) this.removeSlice(namespace, slice.metadata.name)
-    if (key === undefined) return
+    const isMoved = before !== undefined && before !== key
+    if (isMoved) this.removeSlice(namespace, slice.metadata.name)
+    if (key === undefined) return isMoved
     const slices = this.#slices.get(key) ?? new Map<string, EndpointSlice>()
-    if (slices.get(id) === slice) return
+    if (slices.get(id) === slice) return false
     slices.set(id, slice)
     this.#withdrawn.sliceCame(id)
     this.#slices.set(key, slices)
     this.#serviceOfSlice.set(id, key)
     this.#dirty.add(key)
+    return true
   }
 
-  removeSlice(namespace: string, name: string): void {
+  /** Returns whether the plan may differ. */
+  removeSlice(namespace: string, name: string): boolean {
     const id = `${namespace}/${name}`
     const key = this.#serviceOfSlice.get(id)
-    if (key === undefined) return
+    if (key === undefined) return false
     this.#serviceOfSlice.delete(id)
     const slices = this.#slices.get(key)
     const slice = slices?.get(id)
@@ -143,6 +157,7 @@ export class BalancePlanner {
     slices?.delete(id)
     if (slices?.size === 0) this.#slices.delete(key)
     this.#dirty.add(key)
+    return true
   }
 
   /** Replaces all imports and slices by these lists. Cheap if nothing differs. */

@@ -82,10 +82,10 @@ export class WithdrawnPorts {
     this.#imports.delete(key)
   }
 
-  /** The import stays. Its clusters may have changed. */
-  importChanged(key: ServiceKey, before: ServiceImport, after: ServiceImport): void {
+  /** The import stays. Its clusters may have changed: returns whether they have. */
+  importChanged(key: ServiceKey, before: ServiceImport, after: ServiceImport): boolean {
     const [had, has] = [exporters(before), exporters(after)]
-    if (had === undefined || has === undefined) return
+    if (had === undefined || has === undefined) return false
     for (const cluster of has) if (!had.has(cluster)) this.#clusterCame(key, cluster)
     for (const cluster of had) {
       if (has.has(cluster)) continue
@@ -93,6 +93,7 @@ export class WithdrawnPorts {
       left.clusters.add(cluster)
       this.#left.set(key, left)
     }
+    return had.size !== has.size || [...has].some((cluster) => !had.has(cluster))
   }
 
   #clusterCame(key: ServiceKey, cluster: string): void {

@@ -71,7 +71,7 @@ t.test('a life with IPv6', async (t) => {
   t.match(metrics, /service_ports\{state="served".*\} 2/, 'ports of both tables are counted')
 
   const sent = nft.accepted.length
-  await machine.putThrough('balance', slice6('web', 'milano', []))
+  await machine.putThrough('balance-ipv6', slice6('web', 'milano', []))
   await eventually(async () => (await slots(machine)) === `${VIP6} . tcp . 80 fd00:20:42::5`)
   t.equal(nft.accepted.length, sent, 'the other table hears nothing of it')
 
@@ -86,7 +86,7 @@ t.test('a life with IPv6', async (t) => {
   t.strictSame(nft.tableNames(), [NFT_TABLE_NODE])
   t.strictSame(machine.status.notReady(), [])
   const quiet = nft6.accepted.length
-  await machine.putThrough('balance-ipv6', slice6('web', 'milano', ['fd00:10:42:1::7']))
+  api.put(slice6('web', 'milano', ['fd00:10:42:1::7']))
   await machine.putThrough('balance-ipv6', gateway('gw', { paris: 'up' }))
   await machine.serves('245.0.0.7', '244.1.0.5')
   t.equal(nft6.accepted.length, quiet, 'and nothing is sent for them')

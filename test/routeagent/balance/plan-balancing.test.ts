@@ -110,6 +110,30 @@ function sortedElements(elements: ReadonlyMap<string, string | undefined>): NftE
     .map(([key, value]) => (value === undefined ? { key } : { key, value }))
 }
 
+t.test('a change on which no plan depends is told from the others', async (t) => {
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
+  const web = serviceImport('web', '245.0.0.1')
+  const from = (...clusters: string[]): ServiceImport => ({
+    ...web,
+    status: { clusters: clusters.map((cluster) => ({ cluster })) },
+  })
+  const mine = slice('web', 'milano', ['10.42.1.5'])
+  const differs = (object: ServiceImport): boolean => planner.setImport(object)
+  t.ok(differs(web))
+  t.notOk(differs(from('milano')), 'the first status of a plain service')
+  t.ok(differs(from('paris')), 'connections to a cluster that has left may be ended')
+  t.ok(differs({ ...from('paris'), spec: { ...web.spec, ports: [] } }))
+  t.ok(planner.setSlice(mine))
+  t.notOk(planner.setSlice({ ...mine, metadata: { ...mine.metadata, name: 'other' }, addressType: 'IPv6' }))
+  t.ok(planner.setSlice({ ...mine, addressType: 'IPv6' }), 'a slice of the other family that was of this one')
+  t.notOk(planner.removeSlice('shop', mine.metadata.name))
+  planner.setImport(from('paris'))
+  planner.setTraffic(trafficOf(new Map([['shop/web', new Map([['paris', 1]])]])))
+  t.ok(differs(from('paris')), 'its clusters have shares')
+  t.ok(planner.removeImport('shop', 'web'))
+  t.notOk(planner.removeImport('shop', 'web'))
+})
+
 t.test('any sequence of changes comes to what a start from nothing comes to, in the kernel too', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(steps, { maxLength: 6 }), async (rounds) => {
