@@ -3,7 +3,7 @@
  * with a dot. Errors are the system's, for the caller to classify.
  */
 import { randomBytes } from 'node:crypto'
-import { closeSync, fsync, open as openFile, openSync, writeFile, writeFileSync } from 'node:fs'
+import { closeSync, fsync, open as openFile, writeFile } from 'node:fs'
 import { link, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -41,17 +41,14 @@ export async function writeTemporary(path: string, data: string | Uint8Array, mo
   }
 }
 
-/** The kernel may hold a writer that fills its memory: more characters are written by the thread pool. */
-const SMALL_LENGTH = 65_536
-const openInPool = promisify(openFile) as (path: string, flags: string, mode: number) => Promise<number>
+const openInPool = promisify(openFile) as (path: string, flags: string, mode?: number) => Promise<number>
 const writeInPool = promisify(writeFile) as (descriptor: number, text: string) => Promise<void>
 const syncInPool = promisify(fsync)
 
 /**
  * Like writeTemporary(), but does not wait for the disk, and writes the temporary file in `folder`, of the same file
- * system. For files that are written often. Whatever changes a folder is left to the thread pool, as a disk that hangs
- * must not hold the process. What only concerns the kernel's memory is not: a job for the pool costs several times as
- * much.
+ * system. For files that are written often. What a disk that hangs can hold up is left to the thread pool; closing is
+ * not, as a job for the pool costs several times as much.
  */
 export async function writeTemporaryUnsynced(
   path: string,
@@ -63,8 +60,7 @@ export async function writeTemporaryUnsynced(
   const descriptor = await openInPool(temporary, 'wx', mode)
   try {
     try {
-      if (text.length <= SMALL_LENGTH) writeFileSync(descriptor, text)
-      else await writeInPool(descriptor, text)
+      await writeInPool(descriptor, text)
     } finally {
       closeSync(descriptor)
     }
@@ -115,8 +111,7 @@ export async function createFile(path: string, data: string | Uint8Array, mode =
  */
 export async function syncPath(path: string): Promise<void> {
   try {
-    // The kernel knows the path of what has just been written: only the sync itself waits for the disk.
-    const descriptor = openSync(path, 'r')
+    const descriptor = await openInPool(path, 'r')
     try {
       await syncInPool(descriptor)
     } finally {
