@@ -213,7 +213,7 @@ function makeLoops(
     config,
   )
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
-  const derived = new DerivedLoop({ ...parts, writer, versions, trafficVersions }, config)
+  const derived = new DerivedLoop({ ...parts, writer, gateways, versions, trafficVersions }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, dnsMaps, registry: deps.metrics }, config)]
