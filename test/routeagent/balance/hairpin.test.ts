@@ -193,7 +193,7 @@ t.test('a failure is tried again, and a record that cannot be read any more is t
   const loop = new HairpinLoop({ bridgePorts, sysctl, clock, logger, metrics }, file, () => local)
   const stop = new AbortController()
   const running = loop.run(stop.signal)
-  const becomes = (on: boolean): Promise<void> =>
+  const becomes = (on: boolean): Promise<unknown> =>
     eventually(async () => {
       await clock.advance(10)
       return modes.get('p0') === on
