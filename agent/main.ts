@@ -2,7 +2,7 @@
  * Runs the agent, the only part that connects to the broker. It publishes this cluster's exports and mirrors those of
  * others.
  */
-import { type ClusterApi, HeardGateways, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
+import { type ClusterApi, HeardGateways, MembershipChanges, watchLeaving, whenMembership } from '../kubeapi/kubeapi.ts'
 import { AccessVersions } from '../model/access/access.ts'
 import { TrafficVersions } from '../model/services/services.ts'
 import { MEMBERSHIP_NAME, RESERVED_ID_PROBLEM, isReservedId } from '../model/model.ts'
@@ -29,7 +29,6 @@ import { type BrokerLink, type LinkDeps, openBrokerLink } from './link/link.ts'
 import {
   type ChangeMembership,
   type NoteRelays,
-  MembershipChanges,
   RefusedMembership,
   RelayTicketLoop,
   StatedAccessLoop,
@@ -50,6 +49,8 @@ export interface AgentDeps extends ComponentDeps {
   readonly gatewayMarker?: GatewayMarker
   /** Changes fields of the Membership. If absent, the agent writes the whole object. */
   readonly changeMembership?: ChangeMembership
+  /** The writer of the Membership, if other parts of this process change it too. If absent, the agent has its own. */
+  readonly membershipChanges?: MembershipChanges
   /** Changes the annotation about relays on port 443. If absent, the agent writes the whole object. */
   readonly noteRelays?: NoteRelays
   /** Checks a backend of this cluster's own services. Absent in a Kubernetes cluster, whose kubelets check pods. */
@@ -212,7 +213,7 @@ function makeLoops(
     config,
   )
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
-  const derived = new DerivedLoop({ ...parts, writer, versions, trafficVersions }, config)
+  const derived = new DerivedLoop({ ...parts, writer, gateways, versions, trafficVersions }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, dnsMaps, registry: deps.metrics }, config)]
@@ -228,7 +229,7 @@ function makeLoops(
   const replacement = marker === undefined ? [] : [new ReplacementLoop({ ...parts, marker }, config)]
   const policies = new AccessPolicyLoop({ ...parts, writer, versions }, config)
   const traffic = new TrafficPolicyLoop({ ...parts, writer, versions, trafficVersions, gateways }, config)
-  const changes = new MembershipChanges(api)
+  const changes = deps.membershipChanges ?? new MembershipChanges(api)
   const statedAccess = new StatedAccessLoop({ ...parts, stated: link.access, change, changes }, config)
   const tickets = new RelayTicketLoop({ ...parts, stated: link.relays, note: deps.noteRelays, changes }, config)
   const others = [

@@ -11,5 +11,5 @@ export {
   type StoredLease,
 } from './cluster-api.ts'
 export { HeardGateways } from './heard-gateways.ts'
-export { watchLeaving, whenMembership } from './membership.ts'
+export { MembershipChanges, watchLeaving, whenMembership } from './membership.ts'
 export { formatYaml, parseDocuments, parseYaml } from './yaml.ts'

@@ -1,5 +1,9 @@
-/** Watches the Membership for components that depend on it: whether this cluster has joined, and whether it leaves. */
+/**
+ * The Membership, for those that depend on it (whether this cluster has joined, and whether it leaves) and for those that
+ * change it.
+ */
 import { MEMBERSHIP_NAME, type Membership } from '../model/model.ts'
+import { WriteQueue } from '../reconcile/reconcile.ts'
 import type { ClusterApi } from './cluster-api.ts'
 
 /** Resolves with the first Membership for which `is` is true; with undefined if the signal is aborted first. */
@@ -55,5 +59,48 @@ export function watchLeaving(api: ClusterApi, seen?: Membership): LeavingWatch {
       return clusterId
     },
     close,
+  }
+}
+
+/**
+ * The one writer of the Membership in a process: makes its changes one after another. Each reads the stored Membership
+ * first, because a change that starts from an older one takes back what another writer has written since. The API server
+ * of a site is its folder, so the whole object has to be written.
+ */
+export class MembershipChanges {
+  readonly #api: Pick<ClusterApi, 'read' | 'apply'>
+  readonly #queue = new WriteQueue(1)
+
+  constructor(api: Pick<ClusterApi, 'read' | 'apply'>) {
+    this.#api = api
+  }
+
+  /**
+   * Changes the Membership of a member. Returns the stored one from before the change; undefined if there is none. Does
+   * nothing unless the cluster is a member: a concurrent leave must stay. Throws ClusterApiError.
+   */
+  apply(change: (latest: Membership) => Membership, signal: AbortSignal): Promise<Membership | undefined> {
+    return this.write((latest) => (latest?.spec.phase === 'joined' ? change(latest) : undefined), signal)
+  }
+
+  /**
+   * Writes what `plan` makes of the stored Membership (undefined: there is none), and nothing if that is undefined.
+   * Returns the stored one from before the change. Throws ClusterApiError and what `plan` throws.
+   */
+  write(
+    plan: (latest: Membership | undefined) => Membership | undefined | Promise<Membership | undefined>,
+    signal: AbortSignal,
+  ): Promise<Membership | undefined> {
+    return this.inTurn(async () => {
+      const latest = await this.#api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
+      const next = await plan(latest)
+      if (next !== undefined) await this.#api.apply(next, signal)
+      return latest
+    })
+  }
+
+  /** Runs a write that changes only some fields, between two others. Returns and throws what `work` does. */
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    return this.#queue.run(MEMBERSHIP_NAME, work)
   }
 }

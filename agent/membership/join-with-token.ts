@@ -2,7 +2,7 @@
  * Joins a Kubernetes cluster from within: the agent generates the key, which never leaves the cluster. The installer
  * only provides a token. Until the join succeeds, the agent reports the cause to the waiting `sealane join`.
  */
-import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { ClusterApi, MembershipChanges } from '../../kubeapi/kubeapi.ts'
 import {
   type ClusterId,
   MEMBERSHIP_NAME,
@@ -37,6 +37,12 @@ import { Backoff } from '../../reconcile/reconcile.ts'
 import { type ComponentDeps, errorOf } from '../../runtime/runtime.ts'
 import { reasonField } from '../../protocol/transport/transport.ts'
 
+export interface JoiningDeps extends ComponentDeps {
+  readonly api: ClusterApi
+  /** The one of this process. */
+  readonly changes: MembershipChanges
+}
+
 export interface JoinWithTokenInit {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
@@ -59,11 +65,7 @@ const UNAPPROVED_MS = APPROVAL_RETRY.maxMs
  * Resolves once this cluster has an identity, expired or not. Rejects only with the signal's reason, or if the identity
  * or the JoinStore cannot be read or written.
  */
-export async function joinWithToken(
-  deps: ComponentDeps & { readonly api: ClusterApi },
-  init: JoinWithTokenInit,
-  signal: AbortSignal,
-): Promise<void> {
+export async function joinWithToken(deps: JoiningDeps, init: JoinWithTokenInit, signal: AbortSignal): Promise<void> {
   const { identity, store } = init
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
   const approvalBackoff = new Backoff(deps.clock, APPROVAL_RETRY)
@@ -107,11 +109,7 @@ export class JoinedAgainError extends Error {
  * the same cluster id a new identity. Until a token is stored, nothing changes. If another process has removed the
  * identity and stored a token, the cluster joins with it. Throws JoinedAgainError after that.
  */
-export async function rejoinWhenEnded(
-  deps: ComponentDeps & { readonly api: ClusterApi },
-  init: JoinWithTokenInit,
-  signal: AbortSignal,
-): Promise<void> {
+export async function rejoinWhenEnded(deps: JoiningDeps, init: JoinWithTokenInit, signal: AbortSignal): Promise<void> {
   const { clock, logger } = deps
   const attempt = new JoinAttempt(deps, init, 'joining again failed')
   let reported: string | undefined
@@ -133,7 +131,7 @@ export async function rejoinWhenEnded(
 
 /** Gives the milliseconds until the next check. Undefined if this cluster has left. */
 async function rejoin(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  deps: JoiningDeps,
   init: JoinWithTokenInit,
   attempt: JoinAttempt,
   signal: AbortSignal,
@@ -211,7 +209,7 @@ const PASSING: readonly ReasonCode[] = ['TooManyAttempts', 'JoinAwaitsAgreement'
 
 /** Tries to join with the stored token, and reports why it fails. */
 class JoinAttempt {
-  readonly #deps: ComponentDeps & { readonly api: ClusterApi }
+  readonly #deps: JoiningDeps
   readonly #init: JoinWithTokenInit
   readonly #message: string
   /** The token that waits for approval. Its expiry is left to the broker to check. */
@@ -220,7 +218,7 @@ class JoinAttempt {
   /** Why the broker refused the last try. */
   #refusedFor: string | undefined
 
-  constructor(deps: ComponentDeps & { readonly api: ClusterApi }, init: JoinWithTokenInit, message: string) {
+  constructor(deps: JoiningDeps, init: JoinWithTokenInit, message: string) {
     this.#deps = deps
     this.#init = init
     this.#message = message
@@ -274,7 +272,7 @@ async function requireNobodyRenumbered(deps: ComponentDeps, ask: JoinAsk, signal
 }
 
 async function tryToJoin(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  deps: JoiningDeps,
   init: JoinWithTokenInit,
   { text, nowMs }: { readonly text: string; readonly nowMs: number },
   signal: AbortSignal,
@@ -292,9 +290,9 @@ async function tryToJoin(
   }
   // The identity is written last: an interrupted join is repeated with the same key and token.
   await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)
-  const before = await deps.api.read('Membership', MEMBERSHIP_NAME, undefined, signal)
-  const around = { exposure: init.exposure, before, kept: await init.identity.access() }
-  await deps.api.apply(joinedMembership(init.cluster, response, around), signal)
+  const kept = await init.identity.access()
+  const { cluster, exposure } = init
+  await deps.changes.write((before) => joinedMembership(cluster, response, { exposure, before, kept }), signal)
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) {

@@ -3,7 +3,7 @@
  * as a member, joins again after its certificate has expired, and notifies the broker when the cluster leaves.
  */
 import type { Exposure } from '../../model/access/access.ts'
-import { type ClusterApi, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
+import { type ClusterApi, MembershipChanges, watchLeaving, whenMembership } from '../../kubeapi/kubeapi.ts'
 import {
   type ClusterId,
   LEAVE_REQUESTED_ANNOTATION,
@@ -16,7 +16,7 @@ import type { ClusterFacts } from '../../protocol/protocol.ts'
 import { type IdentityStore, type JoinStore, askToLeave } from '../../protocol/membership/membership.ts'
 import { Backoff } from '../../reconcile/reconcile.ts'
 import { type ComponentDeps, messageOf } from '../../runtime/runtime.ts'
-import { joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
+import { type JoiningDeps, joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
 import { type MembershipAccess, keepMembership } from './keep-membership.ts'
 import { RefusalNote } from './refusal.ts'
 
@@ -27,16 +27,24 @@ export interface JoinAndRunInit {
   readonly memberships: MembershipAccess
   /** See JoinWithTokenInit. */
   readonly exposure?: Exposure | undefined
-  /** Runs as a member until the signal. Calls `onRefused` with the reason if the broker refuses this member. */
-  readonly runMember: (onRefused: (reason: string | undefined) => void, signal: AbortSignal) => Promise<void>
+  /** Runs as a member until the signal. */
+  readonly runMember: (parts: MemberParts, signal: AbortSignal) => Promise<void>
+}
+
+export interface MemberParts {
+  /** To be called with the reason if the broker refuses this member, and with undefined once it does not. */
+  readonly onRefused: (reason: string | undefined) => void
+  readonly membershipChanges: MembershipChanges
 }
 
 /** Resolves once the cluster has left, or after the signal. Rejects with the error that ends one of the parts. */
 export async function joinAndRun(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  parts: ComponentDeps & { readonly api: ClusterApi },
   { cluster, facts, identity, memberships, exposure, runMember }: JoinAndRunInit,
   signal: AbortSignal,
 ): Promise<void> {
+  const changes = new MembershipChanges(parts.api)
+  const deps = { ...parts, changes }
   const joining = { cluster, facts, identity, store: identity, exposure }
   // From then on, another agent acts and reports.
   const forget = (): void => deps.status.report('joinRefused', () => undefined)
@@ -48,7 +56,8 @@ export async function joinAndRun(
   // A part that fails ends the other. The pod is restarted and continues from there.
   const part = (work: Promise<void>): Promise<void> =>
     work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
-  const member = [part(runMember((reason) => note.onReason(reason), until)), part(reportLeaving(deps, identity, until))]
+  const memberParts = { onRefused: (reason: string | undefined) => note.onReason(reason), membershipChanges: changes }
+  const member = [part(runMember(memberParts, until)), part(reportLeaving(deps, identity, until))]
   // The cluster has left, so no later join is to be expected.
   const left = Promise.all(member).then(() => stop.abort())
   const beside = [
@@ -70,7 +79,7 @@ export async function joinAndRun(
  * this process have begun to leave. Otherwise resolves only after the signal.
  */
 export async function reportLeaving(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  deps: JoiningDeps,
   store: IdentityStore & JoinStore,
   signal: AbortSignal,
 ): Promise<void> {
@@ -84,7 +93,7 @@ export async function reportLeaving(
 }
 
 async function reportUntilDone(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  deps: JoiningDeps,
   store: IdentityStore & JoinStore,
   { hasBegun }: { readonly hasBegun: () => boolean },
   signal: AbortSignal,
@@ -139,18 +148,20 @@ function isToLeave(membership: Membership): boolean {
 
 /** Undefined once every part sees that this cluster leaves, and the broker knows it or need not. */
 async function reportAndLeave(
-  deps: ComponentDeps & { readonly api: ClusterApi },
+  deps: JoiningDeps,
   store: IdentityStore,
   { signal, asking }: { readonly signal: AbortSignal; readonly asking: AbortSignal },
 ): Promise<string | undefined> {
   const problem = await report(deps, store, asking).catch((error: unknown) => messageOf(error))
   if (problem !== undefined) return isUnreported(deps.api) ? undefined : problem
-  const membership = deps.api.cache('Membership').get(MEMBERSHIP_NAME)
-  if (membership?.spec.phase !== 'joined') return undefined
-  // Removes the request, since it is now fulfilled.
-  const { [LEAVE_REQUESTED_ANNOTATION]: _asked, ...annotations } = membership.metadata.annotations ?? {}
-  const metadata = { ...membership.metadata, annotations }
-  await deps.api.apply({ ...membership, metadata, spec: { ...membership.spec, phase: 'leaving' } }, signal)
+  if (deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase !== 'joined') return undefined
+  const latest = await deps.changes.apply((membership) => {
+    // Removes the request, since it is now fulfilled.
+    const { [LEAVE_REQUESTED_ANNOTATION]: _asked, ...annotations } = membership.metadata.annotations ?? {}
+    const metadata = { ...membership.metadata, annotations }
+    return { ...membership, metadata, spec: { ...membership.spec, phase: 'leaving' } }
+  }, signal)
+  if (latest === undefined) return undefined
   // The copy of the Membership must show it, since the identity store uses the same copy to decide whether to restore
   // the identity.
   await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)

@@ -3,7 +3,7 @@
  * and a ticket by which the cluster names its gateways to a relay. Both are kept in an annotation of the Membership, so
  * that they are there while the broker and this agent are away. A ticket is no secret.
  */
-import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { ClusterApi, MembershipChanges } from '../../kubeapi/kubeapi.ts'
 import { MEMBERSHIP_NAME } from '../../model/model.ts'
 import { RELAYS_ANNOTATION, type RelayNotice, decodeRelayNotice, encodeRelayNotice } from '../../model/lanes/lanes.ts'
 import type { IdentityStore } from '../../protocol/membership/membership.ts'
@@ -11,7 +11,6 @@ import { MAX_TICKET_IDENTITIES, TICKET_VALIDITY_MS, signTicket } from '../../pro
 import { type LoopInit, ReconcileLoop, Subscriptions, WakeTimer } from '../../reconcile/reconcile.ts'
 import type { StatedRelays } from '../link/link.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
-import type { MembershipChanges } from './membership-changes.ts'
 
 /** Sets the annotation RELAYS_ANNOTATION of the Membership; undefined removes it. Throws ClusterApiError. */
 export type NoteRelays = (notice: string | undefined, signal: AbortSignal) => Promise<void>
@@ -74,16 +73,19 @@ export class RelayTicketLoop {
     const addresses = stated?.get() ?? notice.addresses
     const wanted = addresses.length === 0 ? undefined : encodeRelayNotice(await this.#notice(addresses))
     if (wanted === kept) return
-    await (this.#deps.note ?? this.#write)(wanted, signal)
+    await this.#write(wanted, signal)
     if (notice.addresses.join() !== addresses.join()) logger.info('relays on port 443', { count: addresses.length })
   }
 
-  readonly #write: NoteRelays = (notice, signal) =>
-    this.#deps.changes.apply((latest) => {
+  async #write(notice: string | undefined, signal: AbortSignal): Promise<void> {
+    const { note, changes } = this.#deps
+    if (note !== undefined) return changes.inTurn(() => note(notice, signal))
+    await changes.apply((latest) => {
       const { [RELAYS_ANNOTATION]: _, ...others } = latest.metadata.annotations ?? {}
       const annotations = notice === undefined ? others : { ...others, [RELAYS_ANNOTATION]: notice }
       return { ...latest, metadata: { ...latest.metadata, annotations } }
     }, signal)
+  }
 
   async #notice(addresses: readonly string[]): Promise<RelayNotice> {
     const { api, clock } = this.#deps

@@ -5,13 +5,12 @@
  * earlier release states none either: then the provisional one stays, as does one that was stated.
  */
 import type { Exposure } from '../../model/access/access.ts'
-import type { ClusterApi } from '../../kubeapi/kubeapi.ts'
+import type { ClusterApi, MembershipChanges } from '../../kubeapi/kubeapi.ts'
 import { type AccessOfMember, MEMBERSHIP_NAME, type Membership } from '../../model/model.ts'
 import { type LoopInit, ReconcileLoop, Subscriptions } from '../../reconcile/reconcile.ts'
 import type { AccessWord, StatedAccess } from '../link/link.ts'
 import type { IdentityStore, KeptAccess } from '../../protocol/membership/membership.ts'
 import { type LoopParts, loopDeps } from '../loop/loop.ts'
-import type { MembershipChanges } from './membership-changes.ts'
 
 /** Sets these fields of the Membership. Throws ClusterApiError. */
 export type ChangeMembership = (spec: AccessOfMember, signal: AbortSignal) => Promise<void>
@@ -73,7 +72,7 @@ export class StatedAccessLoop {
     const wanted = { exposure, accessDefault, wasStated, allowedNamespaces, excludedNamespaces } as const
     const change = planStatedAccess(present, wanted)
     if (change !== undefined) {
-      await (this.#deps.change ?? ((spec, until) => this.#write(spec, until)))(change, signal)
+      await this.#write(change, signal)
       // The CRD of an earlier release drops what it does not know, each time.
       const text = JSON.stringify(change)
       if (text !== this.#written)
@@ -97,8 +96,10 @@ export class StatedAccessLoop {
     })
   }
 
-  #write(spec: AccessOfMember, signal: AbortSignal): Promise<void> {
-    return this.#deps.changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, ...spec } }), signal)
+  async #write(spec: AccessOfMember, signal: AbortSignal): Promise<void> {
+    const { change, changes } = this.#deps
+    if (change !== undefined) await changes.inTurn(() => change(spec, signal))
+    else await changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, ...spec } }), signal)
   }
 }
 

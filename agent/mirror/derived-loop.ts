@@ -1,5 +1,5 @@
 /** Keeps derived Services and their slices equal to the imports whose annotations ask for them. */
-import { type ClusterApi, ClusterApiError, type ObjectChange } from '../../kubeapi/kubeapi.ts'
+import { type ClusterApi, ClusterApiError, type HeardGateways, type ObjectChange } from '../../kubeapi/kubeapi.ts'
 import {
   type Cluster,
   type KubeObject,
@@ -31,6 +31,7 @@ import { type LoopParts, type MirrorWriter, loopDeps } from '../loop/loop.ts'
 export interface DerivedLoopDeps extends LoopParts {
   readonly api: ClusterApi
   readonly writer: MirrorWriter
+  readonly gateways: HeardGateways
   /** What this process has seen of the access policies. Absent: nothing yet, and no other loop shares it. */
   readonly versions?: AccessVersions
   /** The same of the traffic policies. */
@@ -80,7 +81,8 @@ export class DerivedLoop {
     const timing = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'derived-services'), timing, (signal) => this.#round(signal))
     for (const kind of KINDS) {
-      this.#subscriptions.add(deps.api.cache(kind).onChange((change?: ObjectChange<KubeObject>) => this.#note(change)))
+      const source = kind === 'Gateway' ? deps.gateways : deps.api.cache(kind)
+      this.#subscriptions.add(source.onChange((change?: ObjectChange<KubeObject>) => this.#note(change)))
     }
   }
 
@@ -156,7 +158,7 @@ export class DerivedLoop {
     policies: DerivedWorld['shares']['policies'],
     access: ReturnType<AccessVersions['clusterPolicies']>,
   ): DerivedWorld['shares'] {
-    const { api } = this.#deps
+    const { api, gateways } = this.#deps
     const { own } = this.#init
     const clusters = new Map(
       api
@@ -168,8 +170,8 @@ export class DerivedLoop {
       self: own,
       clusterset: api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterset,
       clusters,
-      reachable: usableClusters(own, api.cache('Gateway').list(), this.#validation(clusters)),
-      unanswered: unansweredClusters(api.cache('Gateway').list()),
+      reachable: usableClusters(own, gateways.list(), this.#validation(clusters)),
+      unanswered: unansweredClusters(gateways.list()),
       policies,
       withoutEgress: clustersWithoutEgress(access, [...clusters.values()], own),
     }

@@ -3,7 +3,7 @@
  * --force.
  */
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { accessSync, constants } from 'node:fs'
 import { link, lstat, open, readdir, rename, rm, stat } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { SystemClock } from '../../reconcile/reconcile.ts'
@@ -57,11 +57,23 @@ export async function writeBackupFile(init: BackupFileInit): Promise<void> {
   }
 }
 
-/** For a backup that is read. Throws UserError: SQLite would only report that it cannot open a missing file. */
+/**
+ * For a backup that is read. Throws UserError with the reason codes of the store: SQLite would only report that it cannot
+ * open a file.
+ */
 export function checkBackup(file: string): void {
-  if (existsSync(file)) return
-  throw new UserError(`${file}: no such file`, { hint: 'expected a file written by "sealane broker backup"' })
+  try {
+    accessSync(file, constants.R_OK)
+  } catch (cause) {
+    const { code = '', message } = cause as NodeJS.ErrnoException
+    const expected = 'expected a file written by "sealane broker backup"'
+    if (ABSENT.has(code)) throw new UserError(`${file}: no such file`, { hint: expected, cause })
+    const reason = code === 'EACCES' || code === 'EPERM' ? 'StateUnwritable' : 'StateFailed'
+    throw new UserError(`${file}: ${message}`, { reason, hint: `${expected} that this user can read`, cause })
+  }
 }
+
+const ABSENT: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR'])
 
 /** Removes what killed processes have left. Best effort: the backup itself is not affected. */
 async function removeStaleParts(file: string): Promise<void> {

@@ -12,7 +12,7 @@ import {
 import { SystemClock } from '../../reconcile/reconcile.ts'
 import type { Logger } from '../../runtime/logging/logging.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
-import { UserError, kindName } from '../../runtime/runtime.ts'
+import { UserError, kindName, messageOf } from '../../runtime/runtime.ts'
 import { type CommandContext, quoted } from './command-context.ts'
 import type { ClusterAdmin } from './cluster-admin.ts'
 import type { Site } from '../../compose/site/site.ts'
@@ -71,13 +71,23 @@ export async function withSite<T>(file: string, init: OpenSiteInit, work: (site:
   }
 }
 
+/** Why the path is no site file. Undefined if it is a file. */
+function siteFileProblem(file: string): string | undefined {
+  try {
+    const kind = statSync(file, { throwIfNoEntry: false })
+    if (kind?.isFile() === true) return undefined
+    return kind === undefined ? 'no such file' : `expected a file, got ${kindName(kind)}`
+  } catch (error) {
+    return `expected a file, got ${messageOf(error)}`
+  }
+}
+
 async function readSite(
   file: string,
   { serves = false, output, logger = new PlainLogger(output) }: OpenSiteInit,
 ): Promise<SiteConfig> {
-  const kind = statSync(file, { throwIfNoEntry: false })
-  if (kind?.isFile() !== true) {
-    const problem = kind === undefined ? 'no such file' : `expected a file, got ${kindName(kind)}`
+  const problem = siteFileProblem(file)
+  if (problem !== undefined) {
     const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
     // A long-running part runs on a node or in a pod and finds its site only by the file.
     const cluster = serves ? '' : '; for a Kubernetes cluster: --context NAME'

@@ -172,22 +172,28 @@ export async function checkRights(
   signal: AbortSignal,
   changed = 'nothing was changed',
 ): Promise<void> {
-  const missing = new Map<string, string[]>()
+  // By namespace, of which '' is all of them: from an object to the verbs.
+  const missing = new Map<string, Map<string, string[]>>()
   const all = distinct(rights)
   for (let i = 0; i < all.length; i += AT_ONCE) {
     const some = all.slice(i, i + AT_ONCE)
     const answers = await Promise.all(some.map((right) => isAllowed(admin, right, signal)))
-    for (const [n, { verb, group, resource, subresource, name = '' }] of some.entries()) {
+    for (const [n, { verb, group, resource, subresource, namespace = '', name = '' }] of some.entries()) {
       if (answers[n] === true) continue
       const whole = subresource === undefined ? resource : `${resource}/${subresource}`
       const what = `${whole}${group === '' ? '' : `.${group}`}${name === '' ? '' : ` ${name}`}`
-      // The same right may be missing in several namespaces.
-      missing.set(what, [...new Set([...(missing.get(what) ?? []), verb])])
+      const there = missing.get(namespace) ?? new Map<string, string[]>()
+      missing.set(namespace, there.set(what, [...new Set([...(there.get(what) ?? []), verb])]))
     }
   }
   if (missing.size === 0) return
-  const said = [...missing].map(([what, verbs]) => `${VERBS.format(verbs)} ${what}`)
-  throw new UserError(`${admin.title}: this user may not ${said.join(', ')}`, {
+  const said = [...missing]
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([namespace, there]) => {
+      const list = [...there].map(([what, verbs]) => `${VERBS.format(verbs)} ${what}`).join(', ')
+      return namespace === '' ? list : `${list} in namespace ${namespace}`
+    })
+  throw new UserError(`${admin.title}: this user may not ${said.join('; ')}`, {
     hint: `use a kubeconfig of a cluster administrator; ${changed}`,
   })
 }

@@ -5,9 +5,10 @@
 import type { KeyObject } from 'node:crypto'
 import { chmod, mkdir, readFile, rm, rmdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { MembershipChanges } from '../../kubeapi/kubeapi.ts'
 import { ownCluster } from '../../model/addresses/addresses.ts'
 import { likelyRungText } from '../../model/lanes/lanes.ts'
-import { type ClusterId, MEMBERSHIP_NAME, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
+import { type ClusterId, joinedMembership, oneLine, renumberedText } from '../../model/model.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/protocol.ts'
 import { type JoinToken, createKey, keyFromPem, keyToPem, parseJoinToken } from '../../protocol/identity/identity.ts'
 import {
@@ -69,11 +70,10 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const response = await askBroker(site, { ...init, token, joining })
   const own = ownCluster(clusterId, factsOf(site), response)
   await api.apply(own, signal)
-  const memberships = api.cache('Membership')
-  await memberships.whenSynced(signal)
-  const before = memberships.get(MEMBERSHIP_NAME)
   const kept = await folderIdentity(config.identity).access()
-  await api.apply(joinedMembership(clusterId, response, { exposure: config.exposure, before, kept }), signal)
+  const { exposure } = config
+  const changes = new MembershipChanges(api)
+  await changes.write((before) => joinedMembership(clusterId, response, { exposure, before, kept }), signal)
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()

@@ -2,7 +2,7 @@
  * Makes a site leave in the order with the least disruption: first the broker is told, so that the other members stop
  * calling, then every node removes Sealane from its kernel, and only then the identity is deleted.
  */
-import type { ObjectCache } from '../../kubeapi/kubeapi.ts'
+import { MembershipChanges, type ObjectCache } from '../../kubeapi/kubeapi.ts'
 import { type Gateway, MEMBERSHIP_NAME, type RouteAgent } from '../../model/model.ts'
 import {
   IdentityFileError,
@@ -42,7 +42,11 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   if (identity !== undefined) await reportToBroker(identity, init)
   if (membership !== undefined) {
-    await api.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
+    const { signal } = init
+    await new MembershipChanges(api).apply(
+      ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, phase: 'leaving' } }),
+      signal,
+    )
     await nodesDone(site, init)
   }
   await removeObjects(site, init.signal)

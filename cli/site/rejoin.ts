@@ -2,6 +2,7 @@
  * A second join of a site that is a member. As on a cluster, the token is not used, what is missing is repaired, and
  * the differences between the site file and what the clusterset knows are shown.
  */
+import { MembershipChanges } from '../../kubeapi/kubeapi.ts'
 import { formatDuration, UserError, sealaneVersion } from '../../runtime/runtime.ts'
 import { createLogger } from '../../runtime/logging/logging.ts'
 import { type ClusterId, MEMBERSHIP_NAME, keptMembership } from '../../model/model.ts'
@@ -129,19 +130,15 @@ async function restoreMembership(
   known: MemberIdentity,
   signal: AbortSignal,
 ): Promise<string[]> {
-  const memberships = api.cache('Membership')
-  await memberships.whenSynced(signal)
   const access = await folderIdentity(config.identity).access()
   const kept = keptMembership(known, { exposure: config.exposure, kept: access })
-  const own = memberships.get(MEMBERSHIP_NAME)
+  const own = await new MembershipChanges(api).write((latest) => (latest === undefined ? kept : undefined), signal)
   if (own?.spec.phase === 'leaving') {
     throw new UserError(`this site is leaving clusterset ${known.clusterset}`, {
       hint: 'first finish that: sealane leave; then join with a new token',
     })
   }
-  if (own !== undefined || kept === undefined) return []
-  await api.apply(kept, signal)
-  return [`Membership ${MEMBERSHIP_NAME}`]
+  return own !== undefined || kept === undefined ? [] : [`Membership ${MEMBERSHIP_NAME}`]
 }
 
 /** A missing Cluster is no difference: the agent writes it again. */

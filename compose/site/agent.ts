@@ -7,7 +7,7 @@ import { backendChecker } from '../../agent/backends/backends.ts'
 import { askResolver } from '../../agent/cluster/cluster.ts'
 import { agentConfig } from '../../agent/loop/loop.ts'
 import { type AgentDeps, runAgent } from '../../agent/main.ts'
-import { joinAndRun, rememberIdentity } from '../../agent/membership/membership.ts'
+import { type MemberParts, joinAndRun, rememberIdentity } from '../../agent/membership/membership.ts'
 import { AGENT_LEASE } from '../../install/values/values.ts'
 import { type ClusterApi, ClusterApiError, type LeaseStore } from '../../kubeapi/kubeapi.ts'
 import { Election, type ElectionDeps } from '../../kubeapi/lease/lease.ts'
@@ -106,8 +106,7 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
     identity,
     memberships: kube,
     exposure: config.exposure,
-    runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
-      runMember({ ...deps, onRefused }, member, until),
+    runMember: (parts: MemberParts, until: AbortSignal) => runMember({ ...deps, ...parts }, member, until),
   }
   // A standby agent is ready, since the leader serves.
   const timing = electionTiming(site.leaseMs)
@@ -127,7 +126,7 @@ export async function run(component: ComponentDeps, site: SiteRun, signal: Abort
 }
 
 async function runMember(
-  deps: ComponentDeps & Pick<AgentDeps, 'onRefused' | 'processMark'>,
+  deps: ComponentDeps & Pick<AgentDeps, 'onRefused' | 'membershipChanges' | 'processMark'>,
   site: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {

@@ -70,7 +70,9 @@ function missing(world: World, agents: readonly SeenAgent[]): readonly Finding[]
 /** Three writes are missed then. An earlier release writes no time. */
 const SILENT_MS = 3 * ROUTE_AGENT_BEAT_MS
 
-function silent({ nowMs, atSite, objects }: World, agents: readonly SeenAgent[]): readonly Finding[] {
+function silent(world: World, agents: readonly SeenAgent[]): readonly Finding[] {
+  const { atSite, objects } = world
+  const nowMs = knownTime(world)
   const nodes = new Set((objects.Node ?? []).map(({ object }) => object.metadata.name))
   return agents.flatMap((agent): Finding[] => {
     const { metadata, status } = agent.object
@@ -87,6 +89,16 @@ function silent({ nowMs, atSite, objects }: World, agents: readonly SeenAgent[])
     const seen = `last update at ${status?.heartbeatTime ?? '-'}`
     return [{ reason: 'RouteAgentSilent', severity: 'degraded', subject, seen, ...seenAt(agent), because }]
   })
+}
+
+/**
+ * If no part has reported its time, the clock here may be ahead. Then no time counts that is later than the latest write
+ * of any node: a routeagent that is old by both is silent. If nothing writes, that is not known.
+ */
+function knownTime({ nowMs, isClockKnown, objects: { Gateway = [], RouteAgent = [] } }: World): number {
+  if (isClockKnown) return nowMs
+  const writes = [...Gateway, ...RouteAgent].map(({ object }) => Date.parse(object.status?.heartbeatTime ?? ''))
+  return Math.min(nowMs, Math.max(...writes.filter((ms) => !Number.isNaN(ms))))
 }
 
 function failure(agent: SeenAgent): readonly Finding[] {

@@ -54,6 +54,8 @@ export interface World extends KnownFacts {
   readonly atSite: boolean
   /** How far the cluster's clocks are ahead of the clock of the collection. 0 if no difference is known. */
   readonly clockOffsetMs: number
+  /** Whether any part has reported its time. Otherwise ages are by the clock of the collection, which may be wrong. */
+  readonly isClockKnown: boolean
   /** The id of this cluster. Undefined before it has joined. */
   readonly self: string | undefined
   /** The subject of findings about the whole cluster: its own Cluster object. */
@@ -78,7 +80,8 @@ export interface World extends KnownFacts {
 
 /** Derives the world from the facts. Ages are relative to the clocks of the cluster, if any part reports its time. */
 export function worldOf(known: KnownFacts): World {
-  const clockOffsetMs = offsetOf(known)
+  const offsets = offsetsOf(known)
+  const clockOffsetMs = offsetOf(offsets)
   const facts = { ...known, nowMs: known.nowMs + clockOffsetMs }
   const { objects, nowMs } = facts
   const membership = objects.Membership?.find(({ object }) => object.metadata.name === MEMBERSHIP_NAME)
@@ -100,6 +103,7 @@ export function worldOf(known: KnownFacts): World {
     ...facts,
     atSite: objects.Deployment === undefined && !facts.unanswered.some(({ what }) => what === 'Deployment'),
     clockOffsetMs,
+    isClockKnown: offsets.length > 0,
     self,
     selfSubject: { kind: 'Cluster', name: self ?? '-' },
     others,
@@ -119,13 +123,16 @@ export function worldOf(known: KnownFacts): World {
 /** Smaller differences may come from the transmission of the answer. */
 const CLOCKS_DIFFER_MS = 3000
 
-/** The median of the reported differences, since one machine may have a wrong clock. */
-function offsetOf({ reports }: KnownFacts): number {
-  const offsets = reports.flatMap(({ object: { now }, at }) => {
+function offsetsOf({ reports }: KnownFacts): readonly number[] {
+  return reports.flatMap(({ object: { now }, at }) => {
     const ms = Date.parse(now ?? '') - Date.parse(at)
     return Number.isNaN(ms) ? [] : [ms]
   })
-  const median = offsets.sort((a, b) => a - b)[Math.floor((offsets.length - 1) / 2)] ?? 0
+}
+
+/** The median of the reported differences, since one machine may have a wrong clock. */
+function offsetOf(offsets: readonly number[]): number {
+  const median = [...offsets].sort((a, b) => a - b)[Math.floor((offsets.length - 1) / 2)] ?? 0
   return Math.abs(median) < CLOCKS_DIFFER_MS ? 0 : median
 }
 

@@ -79,7 +79,7 @@ const ROOT_CHECK_MS = 3000
 /** How long other processes than the one that acts on the objects leave it to that one to store good versions. */
 const STORES_AFTER_MS = 1000
 /**
- * How long a process that ends waits for the disk. The kernel writes what is left without it, unless the machine loses its
+ * How long a process that ends waits for the disk, for its pending writes and their syncs together. The kernel writes what is left without it, unless the machine loses its
  * power first, and a disk that hangs must not keep a hub from leaving its office.
  */
 export const CLOSE_SYNC_MS = 5000
@@ -264,17 +264,13 @@ export class FileApi implements ClusterApi {
   async #close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     this.#cancelRescan?.()
-    await this.#writes.settled()
-    await this.#user.close()
-    this.#leases.close()
-    await Promise.all([...this.#kinds.values()].map((files) => files.close()))
-    await this.#onDisk()
-  }
-
-  /** Waits for the disk, but not for ever. */
-  async #onDisk(): Promise<void> {
     let cancel: (() => void) | undefined
     const late = new Promise<void>((resolve) => (cancel = this.#deps.clock.setTimer(CLOSE_SYNC_MS, resolve)))
+    // Each step is taken, also after a write that hangs: watches that stay open keep the process alive.
+    await Promise.race([this.#writes.settled(), late])
+    await Promise.race([this.#user.close(), late])
+    this.#leases.close()
+    await Promise.race([Promise.all([...this.#kinds.values()].map((files) => files.close())), late])
     await Promise.race([this.#syncs.settled(), late])
     cancel?.()
   }

@@ -82,20 +82,24 @@ export class HairpinLoop {
   #stopAgain: (() => void) | undefined
   #again = 0
   #failure: string | undefined
-  /** The record, once it has been read: no other process writes it. Undefined after a failure. */
+  /** The record as it was last read or written: no other process writes it. */
   #record: readonly ChangedPort[] | undefined
+  /** After a failure the record is read again, and the last one counts while that fails. */
+  #isRecordOld = true
 
   /** `local` returns the addresses of this node's backends. Undefined while they are not known. */
   constructor(deps: HairpinDeps, file: string, local: () => ReadonlySet<string> | undefined) {
     this.#deps = deps
     this.#file = file
     this.#local = local
-    this.#loop = new ReconcileLoop(loopDeps(deps, 'hairpin'), LOOP_TIMING, () => this.#round())
+    // The round reports its failures, each once.
+    const silent = { ...loopDeps(deps, 'hairpin'), onError: () => undefined }
+    this.#loop = new ReconcileLoop(silent, LOOP_TIMING, () => this.#round())
   }
 
   /** The backends have changed. Most nodes have none, and their services change many times a second. */
   poke(): void {
-    if (this.#record?.length === 0 && this.#local()?.size === 0) return
+    if (!this.#isRecordOld && this.#record?.length === 0 && this.#local()?.size === 0) return
     this.#again = 0
     this.#loop.poke()
   }
@@ -117,7 +121,7 @@ export class HairpinLoop {
       this.#again += 1
       this.#stopAgain = this.#deps.clock.setTimer(AGAIN_MS, () => this.#loop.poke())
     } catch (error) {
-      this.#record = undefined
+      this.#isRecordOld = true
       const why = messageOf(error)
       if (why !== this.#failure)
         logger.warn('a bridge port is not in hairpin mode: a pod does not reach itself by its service', {
@@ -125,21 +129,39 @@ export class HairpinLoop {
           why,
         })
       this.#failure = why
+      // The loop tries again.
+      throw error
     }
+  }
+
+  /** Throws the system's error if the record has never been read. */
+  async #before(): Promise<readonly ChangedPort[]> {
+    if (this.#record !== undefined && !this.#isRecordOld) return this.#record
+    try {
+      this.#record = await readRecord(this.#deps.sysctl, this.#file)
+      this.#isRecordOld = false
+    } catch (error) {
+      if (this.#record === undefined) throw error
+    }
+    return this.#record
+  }
+
+  async #write(record: readonly ChangedPort[]): Promise<void> {
+    await writeRecord(this.#deps.sysctl, this.#file, record)
+    this.#record = record
   }
 
   /** Returns true if the port of a backend is not known yet. Throws KernelError. */
   async #apply(all: ReadonlySet<string>): Promise<boolean> {
     const { bridgePorts, sysctl, logger } = this.#deps
-    const before = this.#record ?? (await readRecord(sysctl, this.#file))
-    this.#record = before
+    const before = await this.#before()
     if (all.size === 0 && before.length === 0) return false
     const isSeen = (await sysctl.read(BRIDGE_NETFILTER))?.trim() === '1'
     const local: ReadonlySet<string> = isSeen ? all : new Set()
     if (local.size === 0 && before.length === 0) return false
     const behind = await bridgePorts.behind(local)
     const { set, restore, record } = planHairpin(local, behind, before)
-    if (set.length > 0) await writeRecord(sysctl, this.#file, record)
+    if (set.length > 0) await this.#write(record)
     for (const name of set) {
       await bridgePorts.setHairpin(name, true)
       logger.info('a bridge port was changed, so that its pod reaches itself by its service', {
@@ -147,13 +169,13 @@ export class HairpinLoop {
       })
     }
     for (const one of restore) await setBack(this.#deps, one)
-    if (restore.length > 0 || record.length !== before.length) await writeRecord(sysctl, this.#file, record)
+    if (restore.length > 0 || record.length !== before.length) await this.#write(record)
     this.#record = record
     return behind.size < local.size
   }
 }
 
-/** Sets every changed port back. Throws KernelError. */
+/** Sets every changed port back. Throws KernelError, and the system's error if the record cannot be read. */
 export async function restoreHairpin(
   deps: Pick<HairpinDeps, 'bridgePorts' | 'sysctl' | 'logger'>,
   file: string,
@@ -180,14 +202,21 @@ async function bootOf(sysctl: Sysctl): Promise<string> {
   return (await sysctl.read(BOOT_ID))?.trim() ?? ''
 }
 
-/** Empty if there is none, if it is of another boot, or if it cannot be read. */
+/** Empty if there is none, if it is of another boot, or damaged. Throws the system's error if it cannot be read. */
 async function readRecord(sysctl: Sysctl, file: string): Promise<readonly ChangedPort[]> {
-  const text = await readFile(file, 'utf8').catch(() => '{}')
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '{}'
+    throw error
+  })
+  const { boot, ports } = parseRecord(text)
+  return boot === (await bootOf(sysctl)) && Array.isArray(ports) ? ports.filter(isChangedPort) : []
+}
+
+function parseRecord(text: string): { readonly boot?: unknown; readonly ports?: unknown } {
   try {
-    const { boot, ports } = JSON.parse(text) as { readonly boot?: unknown; readonly ports?: unknown }
-    return boot === (await bootOf(sysctl)) && Array.isArray(ports) ? ports.filter(isChangedPort) : []
+    return (JSON.parse(text) ?? {}) as object
   } catch {
-    return []
+    return {}
   }
 }
 

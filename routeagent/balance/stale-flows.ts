@@ -155,7 +155,9 @@ export class StaleFlowLoop {
   constructor(deps: StaleFlowDeps, name: string, plan: () => FlowPlan | undefined) {
     this.#deps = deps
     this.#plan = plan
-    this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_TIMING, (signal) => this.#round(signal))
+    // The round reports its failures, each once.
+    const silent = { ...loopDeps(deps, name), onError: () => undefined }
+    this.#loop = new ReconcileLoop(silent, LOOP_TIMING, (signal) => this.#round(signal))
   }
 
   /** Called with each change of the plan, before it is applied. */
@@ -225,6 +227,8 @@ export class StaleFlowLoop {
         })
       }
       this.#failure = why
+      // The loop tries again.
+      throw error
     }
   }
 
@@ -232,13 +236,13 @@ export class StaleFlowLoop {
     const { flows, clock, logger } = this.#deps
     const nowMs = clock.monotonic()
     if (nowMs - Math.max(this.#ended.firstMs, this.#endedAtMs) < ENDED_EACH_MS) return
-    this.#endedAtMs = nowMs
     const ended: TranslatedFlow[] = []
     const visit = (call: TranslatedFlow): void => {
       if (ended.length < MAX_FORGOTTEN && this.#ended.hasEnded(call, nowMs)) ended.push(call)
     }
     await flows.calls({ called: range, state: 'answered', limit: MAX_ENTRIES_READ }, visit, signal)
     const forgotten = ended.length === 0 ? 0 : await flows.forget(ended, signal)
+    this.#endedAtMs = nowMs
     if (forgotten > 0) logger.info('entries of TCP connections that were ended were removed', { flows: forgotten })
   }
 

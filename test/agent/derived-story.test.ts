@@ -2,7 +2,16 @@
 import t, { type Test } from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import type { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
-import type { AgentConfig } from '../../agent/loop/config.ts'
+import { AGENT_LOOP, type AgentConfig } from '../../agent/loop/config.ts'
+import { agentMetrics } from '../../agent/loop/metrics.ts'
+import { MirrorWriter } from '../../agent/loop/mirror-writer.ts'
+import { SharedFindings } from '../../agent/loop/shared-findings.ts'
+import { DerivedLoop } from '../../agent/mirror/derived-loop.ts'
+import { HeardGateways } from '../../kubeapi/heard-gateways.ts'
+import { heardGateways } from '../../model/lanes/liveness.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+import { gatewaySaying } from '../support/objects/node-objects.ts'
 import { namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 import { FakeClusterset } from './fake-clusterset.ts'
 import { Site, service, slice } from './site.ts'
@@ -201,4 +210,23 @@ t.test('a site without Kubernetes', async (t) => {
   tokyo.api.put(namespace('*-global'))
   await until(t, () => said(tokyo), 'False/DerivedServiceNotOffered', 'it says so')
   t.equal(leftovers(tokyo), 0)
+})
+
+t.test('a gateway that is gone reaches no member, whatever its object says', async (t) => {
+  const { tokyo } = await sites(t)
+  const { api, logger } = tokyo
+  api.put(namespace('*-global'))
+  api.put(gatewaySaying('gw milano up'))
+  await until(t, () => derived(api), ['web-global 80 from web: milano 10.1.0.5 !10.1.0.6'], 'it reports')
+  await tokyo.stop()
+  const parts = { api, logger, clock: new SystemClock(), metrics: agentMetrics(createMetrics('agent')) }
+  const gateways = new HeardGateways(parts)
+  gateways.list = () => heardGateways(api.cache('Gateway').list(), () => 'gone')
+  const writer = new MirrorWriter({ ...parts, own: tokyo.id })
+  const stop = new AbortController()
+  const deps = { ...parts, writer, gateways, findings: new SharedFindings() }
+  const running = new DerivedLoop(deps, { own: tokyo.id, removesOrphans: false, loop: AGENT_LOOP }).run(stop.signal)
+  await until(t, () => derived(api), ['web-global 80 from web: '], 'its machine does not answer')
+  stop.abort()
+  await running
 })

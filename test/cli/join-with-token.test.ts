@@ -10,6 +10,7 @@ import {
   secretIdentity,
 } from '../../protocol/membership/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { MembershipChanges } from '../../kubeapi/membership.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { createJoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
@@ -36,7 +37,7 @@ function start(t: Test, secret: MemorySecret, id = 'milano', given?: () => Promi
   const stop = new AbortController()
   t.teardown(() => stop.abort())
   const init = { cluster: parseClusterId(id), facts, identity: store, store: store }
-  const done = joinWithToken({ ...deps, api }, init, stop.signal)
+  const done = joinWithToken({ ...deps, api, changes: new MembershipChanges(api) }, init, stop.signal)
   done.catch(() => undefined)
   return { api, status, store, stop, done, logger }
 }
@@ -248,7 +249,14 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   await done
   const first = await store.read()
   if (first === undefined) throw new Error('it has joined')
-  const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
+  const deps = {
+    clock: new SystemClock(),
+    logger,
+    metrics: createMetrics('agent'),
+    status: new StatusBoard(),
+    api,
+    changes: new MembershipChanges(api),
+  }
   const init = { cluster: first.cluster, facts, identity: store, store: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'paris' }))
@@ -287,7 +295,14 @@ t.test('an identity that somebody took away is put back; with a token in its pla
   const first = await store.read()
   if (first === undefined) throw new Error('it has joined')
   const clock = new FakeClock({ now: Date.now() })
-  const deps = { clock, logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
+  const deps = {
+    clock,
+    logger,
+    metrics: createMetrics('agent'),
+    status: new StatusBoard(),
+    api,
+    changes: new MembershipChanges(api),
+  }
   const init = { cluster: first.cluster, facts, identity: store, store: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   beside.catch(() => undefined)
@@ -334,7 +349,14 @@ t.test(
     t.equal(secret.content, undefined, 'who stands by writes nothing')
     secret.failure = new ClusterApiError('NotFound', 'nobody but an administrator makes the Secret')
     const { api, logger } = first
-    const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
+    const deps = {
+      clock: new SystemClock(),
+      logger,
+      metrics: createMetrics('agent'),
+      status: new StatusBoard(),
+      api,
+      changes: new MembershipChanges(api),
+    }
     const [next, last] = standby as [(typeof standby)[0], (typeof standby)[0]]
     const acting = joinWithToken(
       deps,

@@ -1,7 +1,7 @@
 /** The messages after a user's mistake: one line names the mistake, and one line names the remedy. */
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
@@ -246,6 +246,9 @@ t.test('what a site cannot do: exit code 1', async (t) => {
   const none = join(site.folder, 'none')
   const pipe = join(site.folder, 'pipe')
   execFileSync('mkfifo', [pipe])
+  // A path that cannot be followed, also by root.
+  const loop = join(site.folder, 'loop')
+  symlinkSync(loop, loop)
   const rows: [string[], string, 1 | 2 | 3][] = [
     [
       ['show', 'clusters', '--site', none],
@@ -255,6 +258,21 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     [
       ['show', 'clusters', '--site', site.folder],
       `--site "${site.folder}": expected a file, got a folder; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
+      1,
+    ],
+    [
+      ['show', 'clusters', '--site', loop],
+      `--site "${loop}": expected a file, got ELOOP: too many symbolic links encountered, stat '${loop}'; name the site file with --site FILE, or run this in the folder that has site.yaml; for a Kubernetes cluster: --context NAME`,
+      1,
+    ],
+    [
+      ['broker', 'verify', '--backup', loop],
+      `${loop}: ELOOP: too many symbolic links encountered, access '${loop}'; expected a file written by "sealane broker backup" that this user can read; reason: StateFailed`,
+      1,
+    ],
+    [
+      ['broker', 'verify', '--backup', none],
+      `${none}: no such file; expected a file written by "sealane broker backup"`,
       1,
     ],
     [

@@ -115,6 +115,28 @@ t.test('what could not be asked is a problem of its own', async (t) => {
   t.equal(health, 'degraded', 'nobody knows whether a lane is up')
 })
 
+t.test('where no part tells its time, a clock of the command that is ahead makes no routeagent silent', async (t) => {
+  const objects = brokenMember(
+    (at) => {
+      for (const { metadata, status } of at('RouteAgent'))
+        status['heartbeatTime'] = metadata.name === 'w1' ? '2020-01-01T00:00:00Z' : NOW
+    },
+    { workers: 2 },
+  )
+  const facts = factSet(objects, [])
+  const late = new Date(Date.parse(NOW) + 3_600_000).toISOString()
+  const { problems } = diagnoseMember({
+    ...facts,
+    takenAt: late,
+    facts: facts.facts.map((fact) => ({ ...fact, at: late })),
+  })
+  t.same(
+    linesOf(problems).filter((line) => line.includes('RouteAgentSilent')),
+    ['degraded RouteAgentSilent RouteAgent w1'],
+    'one that is older than what the others wrote is',
+  )
+})
+
 t.test('a clock of the command that is wrong is told, and makes nothing old', async (t) => {
   const objects = healthyObjects()
   for (const [hours, how] of [

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { AGENT_LOOP } from '../../../agent/loop/config.ts'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
-import { MembershipChanges } from '../../../agent/membership/membership-changes.ts'
+import { MembershipChanges } from '../../../kubeapi/membership.ts'
 import { type NoteRelays, RelayTicketLoop } from '../../../agent/membership/relay-ticket-loop.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { type RelayNotice, RELAYS_ANNOTATION, decodeRelayNotice } from '../../../model/lanes/relay-address.ts'
@@ -172,6 +172,13 @@ t.test('two changes at one time: neither takes back the other', async (t) => {
   const { spec, metadata } = api.get('Membership', MEMBERSHIP_NAME) ?? {}
   t.match(spec, { accessDefault: 'allow', exposure: 'pods' })
   t.same(metadata?.annotations, { one: '1' })
+  const order: string[] = []
+  const patch = changes.inTurn(async () => {
+    await new Promise((resolve) => setImmediate(resolve))
+    order.push('patch')
+  })
+  await Promise.all([patch, changes.write(() => void order.push('write'), signal)])
+  t.same(order, ['patch', 'write'], 'a patch of some fields is not overtaken')
   await api.apply(membershipObject({ phase: 'leaving' }))
   await changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, exposure: 'exports' } }), signal)
   t.match(api.get('Membership', MEMBERSHIP_NAME)?.spec, { phase: 'leaving' }, 'a concurrent leave stays')

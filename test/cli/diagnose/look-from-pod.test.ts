@@ -7,6 +7,7 @@ import { type Socket, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { joinWithToken } from '../../../agent/membership/join-with-token.ts'
 import type { Fact } from '../../../explain/facts/fact.ts'
+import { MembershipChanges } from '../../../kubeapi/membership.ts'
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../../model/ids.ts'
 import { secretIdentity } from '../../../protocol/membership/secret-identity.ts'
@@ -31,7 +32,8 @@ async function joined(broker: LoopbackBroker): Promise<Parts> {
   const deps = { clock: new SystemClock(), logger: new CapturingLogger(), metrics: createMetrics('agent'), status }
   const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: 'test' }
   const init = { cluster: parseClusterId('milano'), facts, identity: store, store }
-  await joinWithToken({ ...deps, api: new MemoryApi() }, init, new AbortController().signal)
+  const api = new MemoryApi()
+  await joinWithToken({ ...deps, api, changes: new MembershipChanges(api) }, init, new AbortController().signal)
   return secret.content?.data ?? {}
 }
 

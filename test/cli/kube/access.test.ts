@@ -95,12 +95,12 @@ t.test('a user who may only read', async (t) => {
       'get, create and patch namespaces, patch nodes, patch memberships.sealane.io, get, create and patch clusterroles.rbac.authorization.k8s.io, ' +
       'get, create and patch clusterrolebindings.rbac.authorization.k8s.io, ' +
       'get, create and patch validatingadmissionpolicies.admissionregistration.k8s.io, ' +
-      'get, create and patch validatingadmissionpolicybindings.admissionregistration.k8s.io, ' +
+      'get, create and patch validatingadmissionpolicybindings.admissionregistration.k8s.io; ' +
       'get, create and patch roles.rbac.authorization.k8s.io, get, create and patch rolebindings.rbac.authorization.k8s.io, ' +
       'get, create and patch configmaps, get, create and patch secrets, get, create and patch serviceaccounts, ' +
       'get, create and patch services, get, create and patch resourcequotas, get, create and patch daemonsets.apps, ' +
       'get, create and patch deployments.apps, get, create and patch poddisruptionbudgets.policy, ' +
-      'get, create and patch networkpolicies.networking.k8s.io; ' +
+      'get, create and patch networkpolicies.networking.k8s.io in namespace sealane-system; ' +
       'use a kubeconfig of a cluster administrator; nothing was changed',
   )
   t.strictSame(writes(server), [], 'nothing was written')
@@ -116,7 +116,7 @@ t.test('what counts is who asks, and the verb: who may look may not install', as
   }
   const reader = await server.kubeconfigFor({ name: 'reader' })
   const refused =
-    /^context "fake" of FILE: this user may not (get, )?create and patch customresourcedefinitions\..*, (get, )?create and patch networkpolicies\.networking\.k8s\.io; use a/
+    /^context "fake" of FILE: this user may not (get, )?create and patch customresourcedefinitions\..*, (get, )?create and patch networkpolicies\.networking\.k8s\.io in namespace sealane-system; use a/
   t.match(await said(reader), refused)
   mayLook.add('reader')
   t.match(await said(reader), refused, 'also when it may read')

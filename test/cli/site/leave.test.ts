@@ -1,9 +1,11 @@
 /** A site leaves: the broker records the departure, the nodes clean up, and only then the identity is removed. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { type OpenSiteInit, withSite } from '../../../cli/context/open-site.ts'
+import { leaveClusterset } from '../../../cli/site/leave.ts'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import { RemovalMarks } from '../../../kubeapi/files/files.ts'
-import type { KubeObject } from '../../../model/objects.ts'
+import type { Kind, KubeObject, Membership } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -65,6 +67,30 @@ t.test('the folder may be that of one of several hubs, also while no address of 
   const marks = new RemovalMarks(site.path('state'))
   t.ok(marks.has(join('objects', 'ServiceImport', 'shop', 'web.json')), 'its hub takes it for no fault of the disk')
   t.same(site.identity(), ['0700 identity/'])
+})
+
+t.test('what the agent wrote of the Membership after this command had read it stays', async (t) => {
+  const { site, api } = await member(t)
+  const init = { signal: new AbortController().signal, logger: new CapturingLogger() } as unknown as OpenSiteInit
+  const written: unknown[] = []
+  await withSite(site.file, init, async (open) => {
+    const memberships = open.api.cache('Membership')
+    await memberships.whenSynced(init.signal)
+    const before = memberships.get('self')
+    if (before === undefined) throw new Error('no Membership')
+    await api.apply({ ...before, spec: { ...before.spec, exposure: 'pods' } } satisfies Membership)
+    const [cache, apply] = [open.api.cache.bind(open.api), open.api.apply.bind(open.api)]
+    // The watch of this process is late.
+    const late = { synced: true, get: () => before, list: () => [before], onChange: () => () => undefined }
+    open.api.cache = ((kind: Kind) =>
+      kind === 'Membership' ? { ...late, whenSynced: () => Promise.resolve() } : cache(kind)) as typeof open.api.cache
+    open.api.apply = (object, signal) => {
+      if (object.kind === 'Membership') written.push((object).spec)
+      return apply(object, signal)
+    }
+    await leaveClusterset(open, { timeoutMs: 1000, force: false, signal: init.signal, say: () => undefined })
+  })
+  t.match(written, [{ phase: 'leaving', exposure: 'pods' }])
 })
 
 t.test('it waits until every node has cleaned up', async (t) => {

@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import { agentMetrics } from '../../../agent/loop/metrics.ts'
 import { MirrorWriter } from '../../../agent/loop/mirror-writer.ts'
 import { DerivedLoop } from '../../../agent/mirror/derived-loop.ts'
+import { HeardGateways } from '../../../kubeapi/heard-gateways.ts'
 import { DEFAULT_LOOP } from '../../../reconcile/loop.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { openKubeSite } from '../../../compose/site/kube-site.ts'
@@ -41,7 +42,8 @@ export async function derivedService(t: Test, { api, kubeconfig }: DerivedServic
   await api.apply(CLUSTER, clusterObject({ id: 'roma' }, 'roma'))
   const writer = new MirrorWriter({ api: site, clock, logger, metrics })
   const init = { own: 'roma', removesOrphans: false, loop: { ...DEFAULT_LOOP, resyncMs: 200 } }
-  const loop = new DerivedLoop({ api: site, writer, clock, logger, metrics }, init)
+  const gateways = new HeardGateways({ api: site, clock, logger })
+  const loop = new DerivedLoop({ api: site, writer, gateways, clock, logger, metrics }, init)
   const running = loop.run(signal)
   t.teardown(async () => {
     stop.abort()

@@ -1,9 +1,11 @@
 /** A state folder that is shared by processes, damaged, unwritable, or large. */
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
+  closeSync,
   existsSync,
   mkdirSync,
+  openSync,
   utimesSync,
   readFileSync,
   readdirSync,
@@ -13,6 +15,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { open } from 'node:fs/promises'
 import { dirname, join, relative } from 'node:path'
 import t from 'tap'
 import type { EndpointSlice, Kind } from '../../../model/objects.ts'
@@ -232,6 +235,36 @@ t.test('a disk that hangs takes one thread, and does not keep a process from clo
     await clock.advance(CLOSE_SYNC_MS / 2)
     return isClosed
   })
+})
+
+t.test('a write that hangs does not keep a process from closing', async (t) => {
+  const site = new FileSite(t)
+  const clock = new FakeClock()
+  const api = site.open({}, { clock })
+  await synced(api, 'ServiceImport')
+  // Whoever opens a pipe waits for its writer: all threads that work with files do.
+  const pipe = join(site.state, '..', 'pipe')
+  execFileSync('mkfifo', [pipe])
+  const threads = Number(process.env['UV_THREADPOOL_SIZE'] ?? 4)
+  const opening = Array.from({ length: threads }, () => open(pipe, 'r'))
+  let isWritten = false
+  const writing = api.apply(serviceImport('web')).then(() => (isWritten = true))
+  // The write begins.
+  await new Promise((resolve) => setImmediate(resolve))
+  let isClosed = false
+  const closing = api.close().then(() => (isClosed = true))
+  try {
+    await eventually(async () => {
+      await clock.advance(CLOSE_SYNC_MS / 2)
+      return isClosed
+    })
+    t.notOk(isWritten, 'the write still hangs')
+  } finally {
+    const writer = openSync(pipe, 'r+')
+    for (const one of opening) await (await one).close()
+    closeSync(writer)
+  }
+  await Promise.all([writing, closing])
 })
 
 t.test('a process shows objects that no other one notes', async (t) => {

@@ -1,12 +1,23 @@
 /** Which bridge ports of backends are put into hairpin mode, and set back. */
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
-import { type BridgePort, SysfsBridgePorts, parseArp, parseForwarding } from '../../../kernel/tuning/bridge-ports.ts'
-import { type ChangedPort, planHairpin, restoreHairpin } from '../../../routeagent/balance/hairpin.ts'
+import {
+  type BridgePort,
+  type BridgePorts,
+  SysfsBridgePorts,
+  parseArp,
+  parseForwarding,
+} from '../../../kernel/tuning/bridge-ports.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { type ChangedPort, HairpinLoop, planHairpin, restoreHairpin } from '../../../routeagent/balance/hairpin.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { RESYNC_MS } from '../../../routeagent/world/config.ts'
+import { routeAgentMetrics } from '../../../routeagent/world/metrics.ts'
+import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 
 const [A, B] = ['10.42.1.5', '10.42.1.6'] as const
@@ -157,4 +168,52 @@ t.test('ports of sysfs: a backend behind one, hardware left out, and the record 
   }
   mkdirSync(join(root, 'pod0/device'))
   t.same([...(await driver.behind(new Set([A])))], [], 'a network card: other machines are behind it')
+})
+
+t.test('a failure is tried again, and a record that cannot be read any more is the one last known', async (t) => {
+  const file = join(temporaryFolder(t), 'record')
+  const sysctl = new FakeSysctl({ 'kernel/random/boot_id': 'b1', 'net/bridge/bridge-nf-call-iptables': '1' })
+  const modes = new Map([['p0', false]])
+  let failures = 0
+  const port = (name: string): BridgePort => ({ name, index: 1, hairpin: modes.get(name) === true })
+  const bridgePorts: BridgePorts = {
+    behind: (all) => Promise.resolve(new Map([...all].map((address) => [address, port('p0')]))),
+    port: (name) => Promise.resolve(port(name)),
+    setHairpin: (name, on) => {
+      failures -= 1
+      if (failures >= 0) return Promise.reject(new Error('busy'))
+      modes.set(name, on)
+      return Promise.resolve()
+    },
+  }
+  const clock = new FakeClock()
+  const logger = new CapturingLogger()
+  let local = new Set([A])
+  const metrics = routeAgentMetrics(createMetrics('routeagent'))
+  const loop = new HairpinLoop({ bridgePorts, sysctl, clock, logger, metrics }, file, () => local)
+  const stop = new AbortController()
+  const running = loop.run(stop.signal)
+  const becomes = (on: boolean): Promise<unknown> =>
+    eventually(async () => {
+      await clock.advance(10)
+      return modes.get('p0') === on
+    })
+  await becomes(true)
+  failures = 2
+  local = new Set()
+  loop.poke()
+  await eventually(async () => (await clock.advance(10), failures < 2))
+  // The disk does not give the record any more.
+  rmSync(file)
+  mkdirSync(file)
+  const before = clock.monotonic()
+  await becomes(false)
+  t.ok(clock.monotonic() - before < RESYNC_MS, 'not only with the next full round')
+  t.same(
+    new Set(logger.lines.map(({ fields }) => fields['reason']).filter(Boolean)),
+    new Set(['HairpinOff']),
+    'told by its own reason alone',
+  )
+  stop.abort()
+  await running
 })

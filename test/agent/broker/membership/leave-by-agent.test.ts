@@ -5,6 +5,7 @@ import { type Socket, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { reportLeaving } from '../../../../agent/membership/lifecycle.ts'
+import { MembershipChanges } from '../../../../kubeapi/membership.ts'
 import { MemoryApi } from '../../../../kubeapi/memory/memory-api.ts'
 import { parseClusterId } from '../../../../model/ids.ts'
 import { LEAVE_REQUESTED_ANNOTATION, LEAVE_UNREPORTED_ANNOTATION } from '../../../../model/membership.ts'
@@ -81,7 +82,8 @@ class Cluster {
 
   agent(own: Clock = clock): { readonly ended: Promise<void>; readonly stop: () => Promise<void> } {
     const stop = new AbortController()
-    const deps = { api: this.api, clock: own, logger: this.logger, metrics: createMetrics('agent') }
+    const changes = new MembershipChanges(this.api)
+    const deps = { api: this.api, changes, clock: own, logger: this.logger, metrics: createMetrics('agent') }
     const ended = reportLeaving({ ...deps, status: new StatusBoard() }, this.identity, stop.signal)
     const end = async (): Promise<void> => {
       stop.abort()
@@ -156,6 +158,25 @@ t.test('the broker is told first; only then the parts hear of it, and the identi
   t.equal(cluster.phase, 'leaving')
   t.notOk(await cluster.isKnownHere())
   t.same([...phases], ['joined, with identity', 'leaving, with identity'], 'the identity goes last')
+})
+
+t.test('what another part wrote of the Membership before the cache shows it stays', async (t) => {
+  const cluster = await Cluster.member(t)
+  const { api } = cluster
+  const read = api.read.bind(api) as (...args: unknown[]) => Promise<Membership | undefined>
+  // The server has a change that the watch has not brought yet.
+  api.read = (async (...args: unknown[]) => {
+    const found = await read(...args)
+    return args[0] !== 'Membership' || found === undefined
+      ? found
+      : { ...found, spec: { ...found.spec, exposure: 'pods' } }
+  }) as typeof api.read
+  const { ended } = cluster.agent()
+  await cluster.says({ ...ASKED, other: 'stays' })
+  await ended
+  const { spec, metadata } = api.get('Membership', MEMBERSHIP_NAME) ?? {}
+  t.match(spec, { phase: 'leaving', exposure: 'pods' })
+  t.same(metadata?.annotations, { other: 'stays' }, 'the request is fulfilled')
 })
 
 t.test('while the broker is away nothing is taken away, and the request can be taken back', async (t) => {

@@ -132,7 +132,7 @@ t.test('who may not install is told before anything is written', async (t) => {
   const refused = await failure(checkRights(admin, memberRights('sealane-system'), signal))
   t.equal(
     refused.message,
-    'context "c1" of kubeconfig: this user may not patch nodes, create secrets, create and patch daemonsets.apps',
+    'context "c1" of kubeconfig: this user may not patch nodes; create secrets, create and patch daemonsets.apps in namespace sealane-system',
   )
   t.match(refused, { hint: 'use a kubeconfig of a cluster administrator; nothing was changed' })
   t.strictSame(admin.done, [])
@@ -195,7 +195,7 @@ t.test('a broker takes other rights than a member: those for its own objects', a
   }
   t.equal(
     await messageOf(deployBroker(admin, init)),
-    'context "c1" of kubeconfig: this user may not patch statefulsets.apps, patch poddisruptionbudgets.policy',
+    'context "c1" of kubeconfig: this user may not patch statefulsets.apps, patch poddisruptionbudgets.policy in namespace sealane-broker',
   )
   t.strictSame(admin.done, [])
   admin.denied.clear()

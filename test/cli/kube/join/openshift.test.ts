@@ -61,9 +61,9 @@ t.test('the rights for grants are checked in OpenShift, and only there', async (
   await checkRights(admin, [...memberRights('sealane-system'), ...brokerRights('sealane-broker')], signal)
   t.equal(
     (await failure(checkRights(admin, memberRights('sealane-system', true), signal))).message,
-    'context "c1" of kubeconfig: this user may not create securitycontextconstraints.security.openshift.io, ' +
+    'context "c1" of kubeconfig: this user may not create securitycontextconstraints.security.openshift.io; ' +
       'use securitycontextconstraints.security.openshift.io nonroot-v2, ' +
-      'use securitycontextconstraints.security.openshift.io sealane-node',
+      'use securitycontextconstraints.security.openshift.io sealane-node in namespace sealane-system',
   )
   t.match(
     (await failure(checkRights(admin, brokerRights('sealane-broker', 'own', true), signal))).message,

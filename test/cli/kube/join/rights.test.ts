@@ -141,7 +141,7 @@ t.test('a leave', async (t) => {
       denied.push(one)
     }),
   )
-  t.match(await refused, /this user may not delete daemonsets\.apps$/)
+  t.match(await refused, /this user may not delete daemonsets\.apps in namespace sealane-system$/)
   t.same(denied.flatMap(written), [])
 })
 
