@@ -1,11 +1,13 @@
-/** A relay that carries a link, loses it and is there again is held back for longer and longer. */
+/** Relays that lose links, or let nothing through. */
 import t from 'tap'
 import {
   FLAPS_FORGOTTEN_MS,
   FLAP_HOLD_MS,
   LONGEST_FLAP_HOLD_MS,
+  RELAY_FAILS_MS,
   RelayFlaps,
-} from '../../../../gateway/reach/relay/relay-flaps.ts'
+  RelayTurns,
+} from '../../../../gateway/reach/relay/relay-failures.ts'
 import { movingLinks } from '../../../../gateway/reach/relay/relay-moves.ts'
 import { chooseEndpoint } from '../../../../gateway/reach/choose-endpoint.ts'
 import type { RelayPlace } from '../../../../gateway/world/gateway-world.ts'
@@ -108,4 +110,26 @@ t.test('what is remembered is bounded', async (t) => {
   t.equal(flaps.sorted('roma', places, 50).filter(({ failed }) => failed === true).length, 8)
   flaps.look([], 60)
   t.equal(flaps.sorted('roma', places, 70).filter(({ failed }) => failed === true).length, 0, 'the link is gone')
+})
+
+t.test('a relay through which nothing comes has failed', async (t) => {
+  const turns = new RelayTurns()
+  const at = parseAddressPort('203.0.113.1:4607')
+  const look = (nowMs: number, change: { readonly at?: typeof at; readonly state?: State } = {}) =>
+    turns.look([{ key: 'roma', state: 'connecting', at, ...change }], nowMs).length
+  t.equal(look(0), 0)
+  t.equal(look(RELAY_FAILS_MS - 1), 0)
+  t.equal(look(RELAY_FAILS_MS), 1)
+  t.equal(look(RELAY_FAILS_MS + 1, { at: parseAddressPort('203.0.113.2:4609') }), 0, 'another relay')
+  t.equal(look(5000, { at: parseAddressPort('10.0.0.1:4500') }), 0, 'a call without a relay')
+  t.equal(look(6000), 0, 'its turn begins')
+  t.equal(look(9000, { state: 'up' }), 0, 'an answer')
+  t.equal(look(9001), 0)
+  const slow = new RelayTurns()
+  const lookSlow = (nowMs: number) => slow.look([link('connecting', '203.0.113.1:4607')], nowMs, () => 4).length
+  t.strictSame(
+    [0, 4 * RELAY_FAILS_MS - 1, 4 * RELAY_FAILS_MS].map(lookSlow),
+    [0, 0, 1],
+    'a slow one is given more time',
+  )
 })

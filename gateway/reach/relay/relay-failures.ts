@@ -1,7 +1,8 @@
 /**
- * Relays that carry a link, lose it and are there again. A link leaves such a relay at once, and it has to do without it
- * for a time that grows, unless there is no other one: each return would cost it packets. The two ends of a link need not
- * agree, because an end follows the packets of the other one.
+ * When a relay counts as failed for a link. One that lets nothing through although both ends are bound there has failed
+ * after a time (RelayTurns). One that carries the link, loses it and works again has to wait (RelayFlaps): the link
+ * leaves it at once, and does without it for a time that grows, unless there is no other one, because each return would
+ * cost it packets. The two ends of a link need not agree, because an end follows the packets of the other one.
  */
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import type { RelayPlace } from '../../world/world.ts'
@@ -76,4 +77,36 @@ function noteLoss(places: Map<string, Flaps>, at: AddressPort, nowMs: number): v
   places.set(name, { losses, untilMs: nowMs + holdMs })
   const [oldest] = places.keys()
   if (places.size > MOST_PLACES && oldest !== undefined) places.delete(oldest)
+}
+
+/**
+ * A call through a relay without an answer for so long, times slowness(), has failed: somewhat less than its turn
+ * (choose-endpoint.ts).
+ */
+export const RELAY_FAILS_MS = 1500
+
+/** Remembers since when links that are not up are called through the relay at which they are. */
+export class RelayTurns {
+  #turns: ReadonlyMap<string, { readonly at: AddressPort; readonly sinceMs: number }> = new Map()
+
+  /**
+   * Takes all links, and slowness() by linkKey(). Returns those whose call has failed, with the place, as long as they
+   * are called there.
+   */
+  look(
+    links: readonly Pick<LinkInUse, 'key' | 'state' | 'at'>[],
+    nowMs: number,
+    slow: (key: string) => number = () => 1,
+  ): { readonly key: string; readonly at: AddressPort }[] {
+    const turns = new Map<string, { readonly at: AddressPort; readonly sinceMs: number }>()
+    for (const { key, state, at } of links) {
+      if (state === 'up' || at === undefined || !isRelayPlace(at)) continue
+      const before = this.#turns.get(key)
+      turns.set(key, before !== undefined && sameAddressPort(before.at, at) ? before : { at, sinceMs: nowMs })
+    }
+    this.#turns = turns
+    return [...turns].flatMap(([key, { at, sinceMs }]) => {
+      return nowMs - sinceMs >= RELAY_FAILS_MS * slow(key) ? [{ key, at }] : []
+    })
+  }
 }
