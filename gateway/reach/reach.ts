@@ -1,6 +1,6 @@
 /** Finds where this node can be called and where far ends are called. */
 export { isWebPlace } from './web/plan-web-use.ts'
-export type { WebRelayView } from './web/web-relays.ts'
+export type { WebRelayView } from './web/web-relay.ts'
 export { CallHistory } from './call-history.ts'
 export { type EndpointChoice, chooseEndpoint, chooseTransit } from './choose-endpoint.ts'
 export {

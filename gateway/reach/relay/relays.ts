@@ -64,7 +64,8 @@ import {
   webSince,
   webWants,
 } from '../web/plan-web-use.ts'
-import { type WebRelayView, WebRelays } from '../web/web-relays.ts'
+import type { WebRelayView } from '../web/web-relay.ts'
+import { WebRelays } from '../web/web-relays.ts'
 import type { UsedPlace } from './port-tries.ts'
 import { triesSince } from './punch.ts'
 import { PunchedLinks } from './punched-links.ts'
