@@ -23,20 +23,14 @@
  *
  * Packets of the cables never come here: nft forwards them by paths() (plan-relay-table.ts).
  */
-import { createHmac, timingSafeEqual } from 'node:crypto'
-import {
-  type AddressPort,
-  classifyAddress,
-  formatAddress,
-  formatAddressPort,
-  sameAddressPort,
-} from '../../../model/addresses/addresses.ts'
+import { timingSafeEqual } from 'node:crypto'
+import { type AddressPort, classifyAddress, sameAddressPort } from '../../../model/addresses/addresses.ts'
 import { PAIRS_OF_RELAY } from '../../../model/model.ts'
 import { type Clock, TokenBucket, type TokenRate } from '../../../reconcile/reconcile.ts'
+import { AddressCounts, CHALLENGES_TO_ADDRESS, Cookies } from './address-proof.ts'
 import {
   type BindAnswer,
   type BindQuestion,
-  COOKIE_BYTES,
   type NatMapping,
   NO_COOKIE,
   type Refusal,
@@ -46,21 +40,11 @@ import {
   endId,
   namedEnds,
 } from './bind-frame.ts'
-import { type EchoAnswer, decodeEcho, encodeEchoAnswer, namedEcho } from './echo-frame.ts'
-import { type HoldAnswer, decodeHold, encodeHoldAnswer, namedHold } from './hold-frame.ts'
-
-/** An end that may use the relay: a gateway of a member. */
-export interface RelayEnd {
-  /** The member, which has quotas and limits for all of its ends. */
-  readonly member: string
-  /** CableRules.identityOf() of its Endpoint. */
-  readonly identity: string
-}
-
-export interface PortRange {
-  readonly first: number
-  readonly last: number
-}
+import { decodeEcho, namedEcho } from './echo-frame.ts'
+import { decodeHold, namedHold } from './hold-frame.ts'
+import { MeasureAnswers } from './measure-answers.ts'
+import type { QuestionOutcome, RelayEffect, RelayEnd, RelayEvent } from './relay-events.ts'
+import { type PortRange, RelayPorts } from './relay-ports.ts'
 
 export interface BindingLimits {
   readonly mostEnds: number
@@ -106,48 +90,6 @@ export interface BindingsInit {
   readonly randomBytes: (count: number) => Buffer
 }
 
-export type RelayEvent =
-  /** The whole list of those that may use the relay. Whoever is not in it any more loses its bindings at once. */
-  | {
-      readonly kind: 'ends'
-      readonly ends: readonly RelayEnd[]
-      /** Whether ends of these two members may be linked. */
-      readonly mayLink: (a: string, b: string) => boolean
-      /** Whether relays alone may carry what these two members send each other. Absent: they have other ways. */
-      readonly isTransit?: ((a: string, b: string) => boolean) | undefined
-    }
-  | { readonly kind: 'question'; readonly bytes: Buffer; readonly from: AddressPort; readonly port: number }
-  /** Octets that the kernel has forwarded since the last event of this kind, by RelayPath.number. */
-  | { readonly kind: 'carried'; readonly octets: ReadonlyMap<number, number> }
-  | { readonly kind: 'time' }
-  /** Answers to ends that measure their NAT may be due: lateDueMs. */
-  | { readonly kind: 'late' }
-
-/** What an event did. */
-export interface RelayEffect {
-  /** For the sender of a question. */
-  readonly answer?: Buffer
-  /** For an end that measures its NAT, besides the answer. */
-  readonly second?: SecondAnswer
-  /** Answers whose time has come, from the control port. Absent: none. */
-  readonly late?: readonly Pick<HeldAnswer, 'to' | 'answer'>[]
-  /** paths(), known() or openPorts() may differ. */
-  readonly isChanged: boolean
-  /** What became of a question, for counters. Nothing is sent for those in SILENT. */
-  readonly outcome?: QuestionOutcome
-}
-
-/** Goes to the address of the sender, at once. */
-export interface SecondAnswer {
-  /** From a port of the relay that has no other use, or from the control port. */
-  readonly leaves: 'other port' | 'control port'
-  readonly to: AddressPort
-  readonly answer: Buffer
-}
-
-export const SILENT = ['malformed', 'badSource', 'unknownEnd', 'wrongMac', 'tooMany'] as const
-export type QuestionOutcome = (typeof SILENT)[number] | BindAnswer['type'] | HoldAnswer['type'] | EchoAnswer['type']
-
 /** One direction of a pair whose ends are both bound. */
 export interface RelayPath {
   readonly from: AddressPort
@@ -171,13 +113,6 @@ export const BIND_LIFE_MS = 30_000
 export const PAIR_IDLE_MS = 300_000
 /** A pair of which only one end has ever been bound ends after this time. That end may ask again. */
 export const PAIR_ALONE_MS = 60_000
-/** A cookie is valid for one to two of these. */
-const COOKIE_SECRET_MS = 120_000
-/** Challenges to one address in a minute, so that nobody can use a relay against a third party. */
-export const CHALLENGES_TO_ADDRESS = 10
-const ADDRESS_WINDOW_MS = 60_000
-/** Addresses with a count. If there are more at one time, there is nothing for further ones. */
-const MOST_COUNTED = 4096
 /**
  * What one end gets: answers to questions with a cookie, and challenges. Whoever has copied a question of an end can use
  * up its challenges alone; an end that is bound needs none, since each answer has the next cookie.
@@ -188,20 +123,6 @@ const CHALLENGES_OF_END: TokenRate = { burst: 60, perSecond: 1 }
 const PAIRS_OF_RATES = 8
 const ANSWERS_OF_PAIR: TokenRate = { burst: 4, perSecond: 1 }
 const CHALLENGES_OF_PAIR: TokenRate = { burst: 2, perSecond: 0.25 }
-/** Answers to an end that measures its NAT: four waits, each asked twice of this relay, with two answers for a question. */
-const HELD_OF_END: TokenRate = { burst: 40, perSecond: 2 }
-/**
- * Questions with a cookie of an end that measures whom its NAT lets in: ten at once, ten more one by one, and a few before
- * them. Each is as long as its answers, so one that is sent again by somebody who has copied it gains nothing.
- */
-const ECHOES_OF_END: TokenRate = { burst: 40, perSecond: 2 }
-/**
- * Of these, answers to another port than the one that asks: three in a measurement. Behind the NAT of a carrier that may be
- * the port of a stranger, whom nobody has asked.
- */
-const PLACES_OF_END: TokenRate = { burst: 6, perSecond: 0.02 }
-/** And to other ports of one address in a minute, for all ends together. */
-export const PLACES_AT_ADDRESS = 60
 /** How often one side may move: each time the table changes. A NAT moves an end seldom, and a restart of the end once. */
 const MOVES_OF_SIDE: TokenRate = { burst: 4, perSecond: 0.5 }
 
@@ -211,11 +132,6 @@ interface KnownEnd extends RelayEnd {
   key: Buffer | undefined
   readonly answers: TokenBucket
   readonly challenges: TokenBucket
-  readonly held: TokenBucket
-  readonly echoes: TokenBucket
-  readonly places: TokenBucket
-  /** The greatest counter of a question with a late answer: one that is sent again gets none. */
-  newestHold: number
 }
 
 type SideState =
@@ -268,10 +184,7 @@ export class Bindings {
   readonly #pairs = new Map<string, Pair>()
   /** The side that has a number, with its pair. */
   readonly #byNumber = new Map<number, { readonly pair: Pair; readonly side: Side }>()
-  /** How many sides have a port. */
-  readonly #sidesOfPort = new Map<number, number>()
-  /** The ports that an end has, one for each of its pairs. */
-  readonly #portsOfEnd = new Map<KnownEnd, Set<number>>()
+  readonly #ports: RelayPorts<KnownEnd>
   readonly #spentByMember = new Map<string, number>()
   /** By membersOf(). A pair that begins again has spent what it had. */
   readonly #spentByPair = new Map<string, number>()
@@ -280,18 +193,25 @@ export class Bindings {
   /** Of members whose ends had a pair. */
   readonly #numbers = new Map<string, number>()
   readonly #challenged = new AddressCounts(CHALLENGES_TO_ADDRESS)
-  readonly #placed = new AddressCounts(PLACES_AT_ADDRESS)
-  readonly #held = new HeldAnswers()
+  readonly #measures: MeasureAnswers
+  readonly #cookies: Cookies
   readonly #ownId: string
-  #secrets: readonly { readonly secret: Buffer; readonly sinceMs: number }[] = []
   #periodSinceMs = -Infinity
-  #nextPort: number
   #nextNumber = 1
   #sweptMs = -Infinity
 
   constructor(init: BindingsInit) {
     this.#init = init
-    this.#nextPort = init.ports.first
+    this.#ports = new RelayPorts(init.ports)
+    this.#cookies = new Cookies(init.randomBytes)
+    this.#measures = new MeasureAnswers({
+      clock: init.clock,
+      mayChallenge: ({ end, at, nowMs }) => {
+        const known = this.#ends.get(end.id)
+        return known !== undefined && this.#mayChallenge(known, at, nowMs)
+      },
+      onProven: (at) => this.#challenged.forget(at),
+    })
     this.#ownId = endId(init.clusterset, init.identity)
     const { mostPairs, mostPairsOfMember } = init.limits
     this.#mostPairs = mostPairs
@@ -310,7 +230,7 @@ export class Bindings {
       case 'time':
         return { isChanged: isSwept }
       case 'late':
-        return { isChanged: isSwept, late: this.#held.takeDue(nowMs) }
+        return { isChanged: isSwept, late: this.#measures.takeDue(nowMs) }
       case 'question': {
         const effect = this.#question(event.bytes, event.from, event.port, nowMs)
         return { ...effect, isChanged: effect.isChanged || isSwept }
@@ -342,7 +262,7 @@ export class Bindings {
 
   /** When an answer to an end that measures its NAT is due, on the monotonic clock. Infinity: none is. */
   get lateDueMs(): number {
-    return this.#held.dueMs
+    return this.#measures.dueMs
   }
 
   /** Pairs that have ports now. */
@@ -352,7 +272,7 @@ export class Bindings {
 
   /** The ports at which questions of pairs arrive, each once. */
   openPorts(): readonly number[] {
-    return [...this.#sidesOfPort.keys()]
+    return this.#ports.all()
   }
 
   #takeEnds({ ends, mayLink, isTransit = () => false }: Extract<RelayEvent, { readonly kind: 'ends' }>): boolean {
@@ -374,15 +294,13 @@ export class Bindings {
       return known.get(a.end.id) !== a.end || known.get(b.end.id) !== b.end || !this.#arePartners(a.end, b.end)
     })
     for (const pair of gone) this.#end(pair)
-    this.#held.keepOnly((id, member) => known.get(id)?.member === member)
+    this.#measures.keepOnly((id, member) => known.get(id)?.member === member)
     return gone.length > 0
   }
 
   #newEnd(end: RelayEnd, id: string): KnownEnd {
     const { clock } = this.#init
-    const [answers, challenges] = [new TokenBucket(clock), new TokenBucket(clock)]
-    const [held, echoes, places] = [new TokenBucket(clock), new TokenBucket(clock), new TokenBucket(clock)]
-    return { ...end, id, key: undefined, answers, challenges, held, echoes, places, newestHold: -1 }
+    return { ...end, id, key: undefined, answers: new TokenBucket(clock), challenges: new TokenBucket(clock) }
   }
 
   /** Two gateways of one cluster never need a relay. */
@@ -407,7 +325,7 @@ export class Bindings {
     if (end === undefined || key === undefined) return silent('unknownEnd')
     const question = decode(bytes, key)
     if (question === undefined) return silent('wrongMac')
-    const cookies = this.#cookies(question, at, port, undefined, nowMs)
+    const cookies = this.#cookies.valid(question, at, port, undefined, nowMs)
     if (cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) return { end, key, question }
     const [cookie] = cookies
     if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
@@ -415,59 +333,17 @@ export class Bindings {
     return answered({ from, to, counter, type: 'challenge', cookie }, key)
   }
 
-  #hold(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
-    const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
-    const proven = this.#measuring(bytes, { named, decode: decodeHold }, arrived)
-    if (!('question' in proven)) return proven
-    const { at, nowMs } = arrived
-    const { end, key, question } = proven
-    const { from, to, counter, waitMs } = question
-    const answer = (type: HoldAnswer['type'], newest = 0): Buffer =>
-      encodeHoldAnswer({ type, from, to, counter, waitMs, seen: at, newest }, key)
-    if (counter <= end.newestHold) {
-      // Somebody may have copied the question, and uses up no more than challenges.
-      if (!this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
-      return { answer: answer('stale', end.newestHold), isChanged: false, outcome: 'stale' }
-    }
-    // One for each of its two answers.
-    if (!takeOne(end.held, HELD_OF_END)) return silent('tooMany')
-    end.newestHold = counter
-    this.#challenged.forget(at)
-    const { id, member } = end
-    const isHeld =
-      takeOne(end.held, HELD_OF_END) &&
-      this.#held.add({ end: id, member, to: at, answer: answer('late'), dueMs: nowMs + waitMs })
-    const outcome = isHeld ? 'held' : 'full'
-    return { answer: answer(outcome), isChanged: false, outcome }
-  }
-
-  /** The second answer shows whom the NAT in front of the end lets in. It goes to the address that is proven alone. */
-  #echo(bytes: Buffer, named: Measuring<unknown>['named'], arrived: Arrived): RelayEffect {
-    const proven = this.#measuring(bytes, { named, decode: decodeEcho }, arrived)
-    if (!('question' in proven)) return proven
-    const { at, nowMs } = arrived
-    const { end, key, question } = proven
-    if (!takeOne(end.echoes, ECHOES_OF_END)) return { isChanged: false, outcome: 'tooMany' }
-    this.#challenged.forget(at)
-    const { from, to, counter, way, place } = question
-    const answer = (type: EchoAnswer['type']): Buffer => encodeEchoAnswer({ type, from, to, counter, seen: at }, key)
-    const target = way === 'none' ? undefined : (place ?? at)
-    if (target?.address.value !== at.address.value || !this.#mayPlace(end, target, at, nowMs))
-      return { answer: answer('single'), isChanged: false, outcome: 'single' }
-    const leaves = way === 'port' ? 'other port' : 'control port'
-    const second: SecondAnswer = { leaves, to: target, answer: answer('second') }
-    return { answer: answer('echo'), second, isChanged: false, outcome: 'echo' }
-  }
-
-  /** The port that asks is proven. Any other one may belong to somebody else. */
-  #mayPlace(end: KnownEnd, target: AddressPort, at: AddressPort, nowMs: number): boolean {
-    return target.port === at.port || this.#placed.take(target, nowMs, () => takeOne(end.places, PLACES_OF_END))
-  }
-
   #question(bytes: Buffer, at: AddressPort, port: number, nowMs: number): RelayEffect {
     const [ofHold, ofEcho] = [namedHold(bytes), namedEcho(bytes)]
-    if (ofHold !== undefined) return this.#hold(bytes, ofHold, { at, port, nowMs })
-    if (ofEcho !== undefined) return this.#echo(bytes, ofEcho, { at, port, nowMs })
+    const arrived = { at, port, nowMs }
+    if (ofHold !== undefined) {
+      const proven = this.#measuring(bytes, { named: ofHold, decode: decodeHold }, arrived)
+      return 'question' in proven ? this.#measures.hold(proven.question, { ...proven, at, nowMs }) : proven
+    }
+    if (ofEcho !== undefined) {
+      const proven = this.#measuring(bytes, { named: ofEcho, decode: decodeEcho }, arrived)
+      return 'question' in proven ? this.#measures.echo(proven.question, { ...proven, at, nowMs }) : proven
+    }
     const silent = (outcome: QuestionOutcome): RelayEffect => ({ isChanged: false, outcome })
     const named = namedEnds(bytes)
     if (named === undefined) return silent('malformed')
@@ -478,13 +354,13 @@ export class Bindings {
     const question = decodeQuestion(bytes, key)
     if (question === undefined) return silent('wrongMac')
     const pair = this.#pairs.get(pairKey(question.from, question.to))
-    const cookies = this.#cookies(question, at, port, pair, nowMs)
+    const cookies = this.#cookies.valid(question, at, port, pair?.generation, nowMs)
     if (!cookies.some((cookie) => timingSafeEqual(cookie, question.cookie))) {
       const [cookie] = cookies
       if (cookie === undefined || !this.#mayChallenge(end, at, nowMs)) return silent('tooMany')
       return answered({ ...echo(question), type: 'challenge', cookie }, key)
     }
-    if (!takeOne(end.answers, this.#rateOf(end, ANSWERS_OF_END, ANSWERS_OF_PAIR))) return silent('tooMany')
+    if (!end.answers.takeIfLeft(1, this.#rateOf(end, ANSWERS_OF_END, ANSWERS_OF_PAIR))) return silent('tooMany')
     this.#challenged.forget(at)
     return this.#proven(question, { end, key, at, port, pair, cookie: cookies[0] ?? NO_COOKIE }, nowMs)
   }
@@ -519,7 +395,7 @@ export class Bindings {
     const isMoved = !sameAddressPort(before, at)
     if (isMoved && otherAt !== undefined && this.#isTaken(at, otherAt, pair, nowMs)) return refused('sameAddress', side)
     if (isMoved) {
-      if (!takeOne(side.moves, MOVES_OF_SIDE)) return { isChanged: false, outcome: 'tooMany' }
+      if (!side.moves.takeIfLeft(1, MOVES_OF_SIDE)) return { isChanged: false, outcome: 'tooMany' }
       const taken = this.#portsAt(at, side, nowMs)
       if (taken.has(port)) {
         // The two ports of a pair differ.
@@ -564,28 +440,13 @@ export class Bindings {
 
   /** Gives the side a port that is none of these. It has to be bound again there. Returns false if there is none. */
   #movePort(side: Side, taken: ReadonlySet<number>): boolean {
-    const port = this.#freePort(side.end, taken)
+    const port = this.#ports.free(side.end, taken)
     if (port === undefined) return false
-    this.#dropPort(side)
+    this.#ports.drop(side.end, side.port)
     side.port = port
     side.state = { is: 'assigned' }
-    this.#holdPort(side)
+    this.#ports.hold(side.end, side.port)
     return true
-  }
-
-  #holdPort({ end, port }: Side): void {
-    this.#sidesOfPort.set(port, (this.#sidesOfPort.get(port) ?? 0) + 1)
-    const ports = this.#portsOfEnd.get(end) ?? new Set<number>()
-    this.#portsOfEnd.set(end, ports.add(port))
-  }
-
-  #dropPort({ end, port }: Side): void {
-    const left = (this.#sidesOfPort.get(port) ?? 0) - 1
-    if (left > 0) this.#sidesOfPort.set(port, left)
-    else this.#sidesOfPort.delete(port)
-    const ports = this.#portsOfEnd.get(end)
-    ports?.delete(port)
-    if (ports?.size === 0) this.#portsOfEnd.delete(end)
   }
 
   /** Only IPv4, since links have IPv4 outside. */
@@ -605,34 +466,17 @@ export class Bindings {
   #mayChallenge(end: KnownEnd, at: AddressPort, nowMs: number): boolean {
     // What the address does not get costs the end nothing: it asks for many pairs at once after a restart of the relay.
     return this.#challenged.take(at, nowMs, () =>
-      takeOne(end.challenges, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR)),
+      end.challenges.takeIfLeft(1, this.#rateOf(end, CHALLENGES_OF_END, CHALLENGES_OF_PAIR)),
     )
-  }
-
-  /** The valid cookies for a sender at an address, newest first. */
-  #cookies(
-    { from, to }: Pick<BindQuestion, 'from' | 'to'>,
-    at: AddressPort,
-    port: number,
-    pair: Pair | undefined,
-    nowMs: number,
-  ): readonly Buffer[] {
-    const [newest] = this.#secrets
-    if (newest === undefined || nowMs - newest.sinceMs >= COOKIE_SECRET_MS) {
-      this.#secrets = [{ secret: this.#init.randomBytes(32), sinceMs: nowMs }, ...this.#secrets.slice(0, 1)]
-    }
-    const valid = this.#secrets.filter(({ sinceMs }) => nowMs - sinceMs < 2 * COOKIE_SECRET_MS)
-    const text = [formatAddressPort(at), port, from, to, pair?.generation ?? 'none'].join(' ')
-    return valid.map(({ secret }) => createHmac('sha256', secret).update(text).digest().subarray(0, COOKIE_BYTES))
   }
 
   /** For the first end, which asks from this address. */
   #begin(a: KnownEnd, b: KnownEnd, at: AddressPort, nowMs: number): Pair | Refusal {
     if (this.#pairs.size >= this.#mostPairs) return 'full'
     if (this.#isMemberFull(a, b)) return 'memberFull'
-    const portA = this.#freePort(a, this.#portsAt(at, undefined, nowMs))
+    const portA = this.#ports.free(a, this.#portsAt(at, undefined, nowMs))
     // The two ports of a pair differ, also where ports are shared.
-    const portB = portA === undefined ? undefined : this.#freePort(b, new Set([portA]))
+    const portB = portA === undefined ? undefined : this.#ports.free(b, new Set([portA]))
     if (portA === undefined || portB === undefined) return 'full'
     const side = (end: KnownEnd, port: number): Side => ({
       ...{ end, port, number: this.#freeNumber(), newest: 0, moves: new TokenBucket(this.#init.clock) },
@@ -650,7 +494,7 @@ export class Bindings {
     for (const { member } of [a, b]) if (!this.#numbers.has(member)) this.#numbers.set(member, this.#numbers.size + 1)
     for (const one of pair.sides) {
       this.#byNumber.set(one.number, { pair, side: one })
-      this.#holdPort(one)
+      this.#ports.hold(one.end, one.port)
     }
     return pair
   }
@@ -676,30 +520,11 @@ export class Bindings {
 
   /** The rate of an end, by how many pairs it has. */
   #rateOf(end: KnownEnd, base: TokenRate, ofPair: TokenRate): TokenRate {
-    const further = Math.max(0, (this.#portsOfEnd.get(end)?.size ?? 0) - PAIRS_OF_RATES)
+    const further = Math.max(0, this.#ports.countOf(end) - PAIRS_OF_RATES)
     return {
       burst: base.burst + further * ofPair.burst,
       perSecond: base.perSecond + further * ofPair.perSecond,
     }
-  }
-
-  /**
-   * A port that the end does not have, and that is none of `taken`: one that no end has, or else one that the fewest
-   * have. A port that was given back is the last to be used again.
-   */
-  #freePort(end: KnownEnd, taken: ReadonlySet<number>): number | undefined {
-    const { first, last } = this.#init.ports
-    const own = this.#portsOfEnd.get(end)
-    const count = last - first + 1
-    let best: { readonly port: number; readonly sides: number } | undefined
-    for (let i = 0; i < count && best?.sides !== 0; i++) {
-      const port = first + ((this.#nextPort - first + i) % count)
-      const sides = this.#sidesOfPort.get(port) ?? 0
-      if (own?.has(port) === true || taken.has(port) || sides >= (best?.sides ?? Infinity)) continue
-      best = { port, sides }
-    }
-    if (best !== undefined) this.#nextPort = best.port >= last ? first : best.port + 1
-    return best?.port
   }
 
   /** One that no side has. There are two for each pair, so one is left as long as a further pair may begin. */
@@ -715,7 +540,7 @@ export class Bindings {
     this.#pairs.delete(pair.key)
     for (const side of pair.sides) {
       this.#byNumber.delete(side.number)
-      this.#dropPort(side)
+      this.#ports.drop(side.end, side.port)
     }
   }
 
@@ -782,38 +607,6 @@ function membersOf(a: RelayEnd, b: RelayEnd): string {
   return [a.member, b.member].sort().join(' ')
 }
 
-/** Counts what goes to each address in ADDRESS_WINDOW_MS, `most` at most. */
-class AddressCounts {
-  readonly #most: number
-  readonly #counts = new Map<string, { count: number; readonly sinceMs: number }>()
-
-  constructor(most: number) {
-    this.#most = most
-  }
-
-  /** Counts one more if there is room for it and, asked last, `mayTake` says so. Returns whether it did. */
-  take({ address }: Pick<AddressPort, 'address'>, nowMs: number, mayTake: () => boolean): boolean {
-    const text = formatAddress(address)
-    const known = this.#counts.get(text)
-    if (known !== undefined && nowMs - known.sinceMs < ADDRESS_WINDOW_MS) {
-      if (known.count >= this.#most || !mayTake()) return false
-      known.count += 1
-      return true
-    }
-    if (known === undefined && this.#counts.size >= MOST_COUNTED) {
-      for (const [key, { sinceMs }] of this.#counts) if (nowMs - sinceMs >= ADDRESS_WINDOW_MS) this.#counts.delete(key)
-      if (this.#counts.size >= MOST_COUNTED) return false
-    }
-    if (!mayTake()) return false
-    this.#counts.set(text, { count: 1, sinceMs: nowMs })
-    return true
-  }
-
-  forget({ address }: Pick<AddressPort, 'address'>): void {
-    this.#counts.delete(formatAddress(address))
-  }
-}
-
 interface ProvenQuestion {
   readonly end: KnownEnd
   readonly key: Buffer
@@ -822,13 +615,6 @@ interface ProvenQuestion {
   readonly pair: Pair | undefined
   /** For the next question. */
   readonly cookie: Buffer
-}
-
-/** Returns true if there was a token. */
-function takeOne(bucket: TokenBucket, rate: TokenRate): boolean {
-  if (!bucket.canTake(1, rate)) return false
-  bucket.take(1, rate)
-  return true
 }
 
 function boundAt({ state }: Side, nowMs: number): AddressPort | undefined {
@@ -849,53 +635,4 @@ function echo({ from, to, counter }: BindQuestion): Pick<BindQuestion, 'from' | 
 
 function answered(answer: BindAnswer, key: Buffer): RelayEffect {
   return { answer: encodeAnswer(answer, key), isChanged: false, outcome: answer.type }
-}
-
-// The answers that a relay owes to ends that measure their NAT (hold-frame.ts): one for each question, after its wait.
-// Only ends whose address is proven have any. They are lost if the process ends: the end asks again.
-
-/** An answer that is due at a time of the monotonic clock, in milliseconds. */
-interface HeldAnswer {
-  /** endId() of the end that gets it. */
-  readonly end: string
-  readonly member: string
-  readonly to: AddressPort
-  readonly answer: Buffer
-  readonly dueMs: number
-}
-
-/** Eight gateways of a member may measure four waits each at one time. */
-export const MOST_HELD_OF_MEMBER = 32
-export const MOST_HELD = 1024
-
-class HeldAnswers {
-  readonly #held = new Map<string, HeldAnswer>()
-
-  /** Takes one answer; it replaces that for the same port of the same end. Returns false if there is no room. */
-  add(one: HeldAnswer): boolean {
-    const key = `${one.end} ${formatAddressPort(one.to)}`
-    if (!this.#held.has(key)) {
-      const ofMember = [...this.#held.values()].filter(({ member }) => member === one.member)
-      if (this.#held.size >= MOST_HELD || ofMember.length >= MOST_HELD_OF_MEMBER) return false
-    }
-    this.#held.set(key, one)
-    return true
-  }
-
-  /** When the next answer is due. Infinity: there is none. */
-  get dueMs(): number {
-    return Math.min(Infinity, ...[...this.#held.values()].map(({ dueMs }) => dueMs))
-  }
-
-  /** Removes, and returns, those that are due. */
-  takeDue(nowMs: number): readonly HeldAnswer[] {
-    const due = [...this.#held].filter(([, { dueMs }]) => nowMs >= dueMs)
-    for (const [key] of due) this.#held.delete(key)
-    return due.map(([, one]) => one)
-  }
-
-  /** Forgets those of ends that may not use the relay any more. */
-  keepOnly(mayUse: (end: string, member: string) => boolean): void {
-    for (const [key, { end, member }] of this.#held) if (!mayUse(end, member)) this.#held.delete(key)
-  }
 }

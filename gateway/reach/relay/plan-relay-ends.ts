@@ -4,7 +4,7 @@
  */
 import type { Endpoint } from '../../../model/model.ts'
 import type { CableRules } from '../../cable/cable.ts'
-import type { RelayEnd } from './bindings.ts'
+import type { RelayEnd } from './relay-events.ts'
 
 /** Lane numbers are 0 to 7, and each may have a next identity. A member with more ends has the first of them. */
 const MOST_ENDS_OF_MEMBER = 16

@@ -16,7 +16,8 @@ import type { NftBaseChain, NftMapType, NftStatement } from '../../../kernel/nft
 import { type Address, type AddressPort, formatAddress } from '../../../model/addresses/addresses.ts'
 import { LANE_MARK, NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { BIND_MAGIC } from './bind-frame.ts'
-import type { PortRange, RelayPath } from './bindings.ts'
+import type { RelayPath } from './bindings.ts'
+import type { PortRange } from './relay-ports.ts'
 
 export interface RelayTableInit {
   /** The relay's own IPv4 address, as its interface has it. */

@@ -17,7 +17,8 @@ import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probin
 import { type AddressPort, formatAddress, parseAddress } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
-import { Bindings, type BindingsInit, type QuestionOutcome, type RelayEnd, type SecondAnswer } from './bindings.ts'
+import { Bindings, type BindingsInit } from './bindings.ts'
+import type { QuestionOutcome, RelayEnd, SecondAnswer } from './relay-events.ts'
 import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 

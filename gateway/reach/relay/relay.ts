@@ -1,7 +1,8 @@
 /** Relays: what they forward, for whom, and how the ends of links get themselves bound. */
 export { BindCaller, type BindCallerInit, type CallerState } from './bind-caller.ts'
 export { type NatMapping, type Refusal, bindKey, endId } from './bind-frame.ts'
-export { type BindingLimits, DEFAULT_LIMITS, type QuestionOutcome, type RelayEnd } from './bindings.ts'
+export { type BindingLimits, DEFAULT_LIMITS } from './bindings.ts'
+export type { QuestionOutcome, RelayEnd } from './relay-events.ts'
 export { RELAY_DROPS, type RelayDrop } from './plan-relay-table.ts'
 export { planRelayEnds } from './plan-relay-ends.ts'
 export { type SharedPort, planSharedPorts } from './plan-shared-port.ts'

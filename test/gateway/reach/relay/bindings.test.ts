@@ -2,13 +2,9 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { type BindAnswer, NO_COOKIE, QUESTION_BYTES } from '../../../../gateway/reach/relay/bind-frame.ts'
-import {
-  BIND_LIFE_MS,
-  CHALLENGES_TO_ADDRESS,
-  PAIR_ALONE_MS,
-  PAIR_IDLE_MS,
-  type QuestionOutcome,
-} from '../../../../gateway/reach/relay/bindings.ts'
+import { CHALLENGES_TO_ADDRESS } from '../../../../gateway/reach/relay/address-proof.ts'
+import { BIND_LIFE_MS, PAIR_ALONE_MS, PAIR_IDLE_MS } from '../../../../gateway/reach/relay/bindings.ts'
+import type { QuestionOutcome } from '../../../../gateway/reach/relay/relay-events.ts'
 import { parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { PAIRS_OF_RELAY, PORTS_OF_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../../../../model/kernel-ids.ts'
 import { CONTROL, RELAY_AT, RelayStage, type TestEnd, pathTexts } from '../../support/relay-stage.ts'

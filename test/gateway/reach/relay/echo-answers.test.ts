@@ -13,7 +13,7 @@ import {
   encodeEchoAnswer,
   namedEcho,
 } from '../../../../gateway/reach/relay/echo-frame.ts'
-import { PLACES_AT_ADDRESS } from '../../../../gateway/reach/relay/bindings.ts'
+import { PLACES_AT_ADDRESS } from '../../../../gateway/reach/relay/measure-answers.ts'
 import { namedHold } from '../../../../gateway/reach/relay/hold-frame.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { CLUSTERSET, CONTROL, RelayStage, type TestEnd } from '../../support/relay-stage.ts'

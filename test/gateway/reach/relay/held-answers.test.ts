@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { NO_COOKIE, decodeAnswer, endId } from '../../../../gateway/reach/relay/bind-frame.ts'
-import { MOST_HELD_OF_MEMBER } from '../../../../gateway/reach/relay/bindings.ts'
+import { MOST_HELD_OF_MEMBER } from '../../../../gateway/reach/relay/measure-answers.ts'
 import { decodeHoldAnswer, encodeHold } from '../../../../gateway/reach/relay/hold-frame.ts'
 import { formatAddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { CLUSTERSET, CONTROL, RelayStage, type TestEnd } from '../../support/relay-stage.ts'

@@ -1,6 +1,6 @@
 /** Whom a NAT lets in, whether it leads back inside, and whether it drops bursts, as relays that may lie show it. */
 import t from 'tap'
-import { CHALLENGES_TO_ADDRESS } from '../../../../gateway/reach/relay/bindings.ts'
+import { CHALLENGES_TO_ADDRESS } from '../../../../gateway/reach/relay/address-proof.ts'
 import { LIFE_APART_MS, LIFE_COUNTS_MS, LIFE_EVERY_MS } from '../../../../gateway/reach/relay/nat-life.ts'
 import { NatWatch } from '../../../../gateway/reach/relay/nat-watch.ts'
 import type { MeasureFacts } from '../../../../gateway/reach/relay/measure-facts.ts'
