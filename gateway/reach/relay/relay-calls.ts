@@ -3,7 +3,7 @@
  * table through which both have one port outside.
  */
 import { isNotFound } from '../../../kernel/kernel.ts'
-import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
+import { type Nft, TableApplier, elementsOf, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import { type OpenProbeSocket, type ProbeSocket, answerWaitMs } from '../../../kernel/probing/probing.ts'
 import {
   type Address,
@@ -20,7 +20,6 @@ import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller, type CallerState } from './bind-caller.ts'
 import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
 import type { TwoWays } from './suspects.ts'
-import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
 import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
 import { type Random, portRole } from './plan-port-tries.ts'

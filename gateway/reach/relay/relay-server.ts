@@ -11,6 +11,7 @@ import {
   TableApplier,
   elementDiff,
   elementStatements,
+  elementsOf,
   formatNft,
 } from '../../../kernel/nft/nft.ts'
 import { type OpenProbeSocket, openUdpProbeSocket } from '../../../kernel/probing/probing.ts'
@@ -19,7 +20,6 @@ import { NFT_TABLE_RELAY } from '../../../model/model.ts'
 import { type Clock, ReconcileLoop, WakeTimer } from '../../../reconcile/reconcile.ts'
 import { Bindings, type BindingsInit } from './bindings.ts'
 import type { QuestionOutcome, RelayEnd, SecondAnswer } from './relay-events.ts'
-import { elementsOf } from './planned-elements.ts'
 import { type RelayTableInit, SET_CARRIED, planRelayTable } from './plan-relay-table.ts'
 
 export type RelayConfig = Omit<BindingsInit, 'clock'> & Pick<RelayTableInit, 'bytesPerSecond' | 'memberBytesPerSecond'>
