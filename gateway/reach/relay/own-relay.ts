@@ -7,10 +7,10 @@ import { NFT_TABLE_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../../../model/mod
 import { transitOf } from '../../../model/schemas/schemas.ts'
 import type { GatewayDeps, GatewayWorld } from '../../world/world.ts'
 import { isOwnLaneHidden, ownAddresses, planCandidates } from '../plan-candidates.ts'
-import { DEFAULT_LIMITS } from './bindings.ts'
-import { planRelayEnds } from './plan-relay-ends.ts'
-import type { OwnEnd } from './relay-calls.ts'
-import { RelayServer } from './relay-server.ts'
+import { DEFAULT_LIMITS } from '../relay-server/bindings.ts'
+import { planRelayEnds } from '../relay-server/plan-relay-ends.ts'
+import type { OwnEnd } from '../frames/bind-frame.ts'
+import { RelayServer } from '../relay-server/relay-server.ts'
 
 /** One run of the server, until what names it changes. */
 interface Serving {

@@ -33,13 +33,13 @@ import {
   seeksRelays,
 } from '../plan-candidates.ts'
 import { slowness } from '../plan-slowness.ts'
-import { natFacts } from '../nat-facts.ts'
-import { type NatView, planNat } from '../plan-nat.ts'
-import type { NatMapping } from './bind-frame.ts'
+import { natFacts } from './nat-facts.ts'
+import { type NatView, planNat } from '../nat/plan-nat.ts'
+import type { NatMapping, OwnEnd } from '../frames/bind-frame.ts'
 import { type PlannedFarEnd, type PlannedLane, linksOf } from './links-in-use.ts'
 import { SUSPECT_ENDS, type SuspectLink, Suspects } from './suspects.ts'
 import { OwnRelay } from './own-relay.ts'
-import { NatMeasures } from './nat-watch.ts'
+import { NatMeasures } from '../nat/nat-watch.ts'
 import {
   type LinkInUse,
   MOST_WANTS,
@@ -49,7 +49,7 @@ import {
   relayOf,
   usableRelays,
 } from './plan-relay-use.ts'
-import { type OwnEnd, type ProbedLink, RelayCalls, type RelayTrip, type WhyRelayed } from './relay-calls.ts'
+import { type ProbedLink, RelayCalls, type RelayTrip, type WhyRelayed } from './relay-calls.ts'
 import { RelayFlaps, RelayTurns } from './relay-failures.ts'
 import { RelayMoves, movingLinks } from './relay-moves.ts'
 import { ReturnTries } from './return-tries.ts'
@@ -66,8 +66,8 @@ import {
 } from '../web/plan-web-use.ts'
 import type { WebRelayView } from '../web/web-relay.ts'
 import { WebRelays } from '../web/web-relays.ts'
-import type { UsedPlace } from './port-tries.ts'
-import { triesSince } from './punch.ts'
+import type { UsedPlace } from '../punch/port-tries.ts'
+import { triesSince } from '../punch/punch.ts'
 import { PunchedLinks } from './punched-links.ts'
 
 export interface RelaysInit {

@@ -5,7 +5,7 @@
  */
 import { type RelayAddress, decodeRelayNotice, readRelayAddress } from '../../../model/lanes/lanes.ts'
 import type { RelayPlace } from '../../world/world.ts'
-import type { OwnEnd } from '../relay/relay-calls.ts'
+import type { OwnEnd } from '../frames/bind-frame.ts'
 import type { WebLink } from './plan-web-use.ts'
 import { InstanceWatch, KeysThatYield } from './relay-answers.ts'
 import { WebRelay, type WebRelayDeps, type WebRelayView } from './web-relay.ts'
