@@ -214,6 +214,34 @@ t.test('of two relays one lies', async (t) => {
   }
 })
 
+t.test('what one measurement makes of a network', async (t) => {
+  const [first, second, third] = [RELAY_TEXT, '203.0.113.11', '203.0.113.12']
+  const all = [first, second, third]
+  // The first answers are four challenges and twice four of `held`; the next one is late.
+  let lost = 0
+  const young = new Network(180_000)
+  young.youngLifeMs = 30_000
+  const moved = new Network(40_000)
+  moved.addressTo = new Map([[first, '198.51.100.7']])
+  const one = (capable: string) => new Network(6000, (relay) => (relay === capable ? 'none' : 'deaf'))
+  const rows: readonly (readonly [string, Network, number, (readonly string[])?])[] = [
+    ['a packet that is lost does not count', new Network(20_000, undefined, () => lost++ === 12), 10],
+    ['a mapping that is older than two seconds counts, since those of links are', young, 120],
+    ['a NAT with another address for each relay', moved, 30],
+    ['more than the shortest wait, by relays of two members', new Network(90_000), 60, all],
+    ...all.map(
+      (capable) => [`it forgets soon, and ${capable} alone serves a measurement`, one(capable), 0, all] as const,
+    ),
+  ]
+  for (const [say, network, want, relays] of rows) {
+    await network.run(relays === undefined ? 300_000 : 900_000, relays)
+    t.equal(network.life.seconds, want, say)
+    t.equal(network.changes, 1, `${say}: it is told once`)
+    if (relays !== undefined) t.ok(new Set(network.asked).size >= 2, say)
+    network.life.close()
+  }
+})
+
 t.test('it is measured again after six hours, or soon when the address outside has changed', async (t) => {
   const network = new Network(40_000)
   await network.run(300_000)
@@ -247,23 +275,6 @@ t.test('a node that relays see at its own address is behind no NAT', async (t) =
   }
   t.equal(network.life.seconds, undefined)
   t.ok(network.questions > 0)
-  network.life.close()
-})
-
-t.test('a packet that is lost does not count', async (t) => {
-  // The first answers are four challenges and twice four of `held`; the next one is late.
-  let lost = 0
-  const network = new Network(20_000, undefined, () => lost++ === 12)
-  await network.run(300_000)
-  t.equal(network.life.seconds, 10)
-  network.life.close()
-})
-
-t.test('a mapping that is older than two seconds counts, since those of links are', async (t) => {
-  const network = new Network(180_000)
-  network.youngLifeMs = 30_000
-  await network.run(300_000)
-  t.equal(network.life.seconds, 120)
   network.life.close()
 })
 
@@ -302,25 +313,6 @@ t.test(
   },
 )
 
-t.test('a NAT that forgets soon is known beside relays that serve no measurement', async (t) => {
-  const relays = [RELAY_TEXT, '203.0.113.11', '203.0.113.12']
-  for (const capable of relays) {
-    const network = new Network(6000, (relay) => (relay === capable ? 'none' : 'deaf'))
-    await network.run(900_000, relays)
-    t.equal(network.life.seconds, 0, capable)
-    network.life.close()
-  }
-})
-
-t.test('a NAT with another address for each relay is measured all the same', async (t) => {
-  const network = new Network(40_000)
-  network.addressTo = new Map([[RELAY_TEXT, '198.51.100.7']])
-  await network.run(300_000)
-  t.equal(network.life.seconds, 30)
-  t.equal(network.changes, 1)
-  network.life.close()
-})
-
 t.test('a relay counts on from where the clock of this node was before it went back', async (t) => {
   const network = new Network(40_000)
   const { stage, end } = network
@@ -332,15 +324,6 @@ t.test('a relay counts on from where the clock of this node was before it went b
   ask(challenge?.type === 'challenge' ? challenge.cookie : NO_COOKIE)
   await network.run(300_000)
   t.equal(network.life.seconds, 30)
-  network.life.close()
-})
-
-t.test('more than the shortest wait counts if relays of two members say so', async (t) => {
-  const others = [RELAY_TEXT, '203.0.113.10', '203.0.113.11']
-  const network = new Network(90_000)
-  await network.run(600_000, others)
-  t.equal(network.life.seconds, 60)
-  t.ok(new Set(network.asked).size >= 2)
   network.life.close()
 })
 

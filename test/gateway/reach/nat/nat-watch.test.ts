@@ -167,6 +167,22 @@ class Network {
 
 const MEASURED_MS = 150_000
 
+interface Measured {
+  readonly relays?: readonly string[]
+  readonly lies?: Readonly<Record<string, Lie>>
+  readonly ms?: number
+}
+
+/** What one node behind the box knows after this time, and what it has sent for that. */
+async function measured(box: BoxKind, { relays, lies = {}, ms = MEASURED_MS }: Measured = {}) {
+  const network = new Network(box, relays)
+  for (const [relay, lie] of Object.entries(lies)) network.lies.set(relay, lie)
+  const sights = await network.run(ms)
+  const openPorts = network.open.size
+  network.watch.close()
+  return { sights, openPorts, sent: network.sent }
+}
+
 t.test('kinds of NAT', async (t) => {
   const rows: readonly (readonly [string, BoxKind, NatSights])[] = [
     ['any sender', { lets: 'anyone' }, { filter: 'anyone', hairpins: false, bursts: 'pass' }],
@@ -193,21 +209,19 @@ t.test('kinds of NAT', async (t) => {
     ['half of all is lost', { lets: 'anyone', loses: 2 }, { filter: 'anyone' }],
   ]
   for (const [say, box, want] of rows) {
-    const network = new Network(box)
-    const { filter, bursts, hairpins } = await network.run(MEASURED_MS)
+    const { sights, sent, openPorts } = await measured(box)
+    const { filter, bursts, hairpins } = sights
     t.equal(filter, want.filter, `${say}: filter`)
     t.equal(bursts, want.bursts, `${say}: bursts`)
     if (want.hairpins !== undefined) t.equal(hairpins, want.hairpins, `${say}: hairpins`)
-    t.ok(network.sent.length <= 60, `${say}: ${network.sent.length} packets`)
-    t.equal(network.open.size, 0, `${say}: no port stays open`)
-    network.watch.close()
+    t.ok(sent.length <= 60, `${say}: ${sent.length} packets`)
+    t.equal(openPorts, 0, `${say}: no port stays open`)
   }
 })
 
 t.test('what no packet has shown is not claimed', async (t) => {
-  const cut = new Network({ lets: 'anyone', endsAtHairpin: true })
-  t.strictSame(await cut.run(MEASURED_MS), { filter: 'anyone' }, 'the network was away when nothing came back')
-  cut.watch.close()
+  const cut = await measured({ lets: 'anyone', endsAtHairpin: true })
+  t.strictSame(cut.sights, { filter: 'anyone' }, 'the network was away when nothing came back')
   const moved = new Network({ lets: 'anyone' })
   for (let i = 0; i < 150 && moved.sent.length === 0; i++) await moved.run(1000)
   moved.address = '198.51.100.77'
@@ -215,72 +229,54 @@ t.test('what no packet has shown is not claimed', async (t) => {
   t.strictSame(await moved.run(MEASURED_MS), {}, 'one measurement does not hold for two NATs')
   t.equal((await moved.run(1.5 * LIFE_APART_MS)).filter, 'port', 'and is repeated before long')
   moved.watch.close()
-  const begun = new Network({ lets: 'port' })
-  for (const relay of [OSLO, ROMA]) begun.lies.set(relay, 'begins again')
-  t.strictSame(await begun.run(MEASURED_MS), { filter: 'port', hairpins: false, bursts: 'pass' }, 'a challenge passes')
-  begun.watch.close()
+  const begun = await measured({ lets: 'port' }, { lies: { [OSLO]: 'begins again', [ROMA]: 'begins again' } })
+  t.strictSame(begun.sights, { filter: 'port', hairpins: false, bursts: 'pass' }, 'a challenge passes')
 })
 
 t.test('many nodes behind one address do not measure at one time', async (t) => {
   const begun: number[] = []
   for (let i = 0; i < 40; i++) {
-    const network = new Network({ lets: 'port' })
-    await network.run(MEASURED_MS)
-    begun.push(network.sent[0]?.atMs ?? 0)
-    network.watch.close()
+    const { sent } = await measured({ lets: 'port' })
+    begun.push(sent[0]?.atMs ?? 0)
   }
   const atOnce = begun.map((one) => begun.filter((other) => Math.abs(other - one) < 2000).length)
   t.ok(Math.max(...atOnce) <= 10, `${Math.max(...atOnce)} of 40 in the same four seconds`)
 })
 
 t.test('with one relay, what two have to show is not known', async (t) => {
-  for (const [lets, want] of [
-    ['anyone', undefined],
-    ['address', undefined],
-    ['port', 'port'],
-  ] as const) {
-    const network = new Network({ lets, hairpins: true }, [OSLO])
-    t.strictSame(await network.run(MEASURED_MS), { ...(want === undefined ? {} : { filter: want }), bursts: 'pass' })
-    network.watch.close()
-  }
-  const limited = new Network({ lets: 'port', limit: { burst: 4, perSecond: 2 } }, [OSLO])
-  t.strictSame(await limited.run(MEASURED_MS), { filter: 'port' }, 'the relay may be the one that drops')
-  limited.watch.close()
+  const rows: readonly (readonly [string, BoxKind, NatSights])[] = [
+    ['any sender', { lets: 'anyone', hairpins: true }, { bursts: 'pass' }],
+    ['known addresses', { lets: 'address', hairpins: true }, { bursts: 'pass' }],
+    ['known ports', { lets: 'port', hairpins: true }, { filter: 'port', bursts: 'pass' }],
+    ['the relay may be the one that drops', { lets: 'port', limit: { burst: 4, perSecond: 2 } }, { filter: 'port' }],
+  ]
+  for (const [say, box, want] of rows) t.strictSame((await measured(box, { relays: [OSLO] })).sights, want, say)
 })
 
 t.test('relays of the last release, and relays that lie', async (t) => {
-  const of = async (lies: Readonly<Record<string, Lie>>, box: BoxKind = { lets: 'anyone' }) => {
-    const network = new Network(box)
-    for (const [relay, lie] of Object.entries(lies)) network.lies.set(relay, lie)
-    const sights = await network.run(LIFE_APART_MS)
-    network.watch.close()
-    return { sights, network }
-  }
+  const of = (lies: Readonly<Record<string, Lie>>) => measured({ lets: 'anyone' }, { lies, ms: LIFE_APART_MS })
   const none = await of({ [OSLO]: 'deaf', [ROMA]: 'deaf' })
   t.strictSame(none.sights, {}, 'none serves it')
-  t.ok(none.network.sent.length <= 12, `${none.network.sent.length} packets`)
+  t.ok(none.sent.length <= 12, `${none.sent.length} packets`)
   for (const deaf of [OSLO, ROMA]) t.equal((await of({ [deaf]: 'deaf' })).sights.bursts, 'pass', `all but ${deaf}`)
   for (const silent of [OSLO, ROMA]) {
     const { filter } = (await of({ [silent]: 'silent' })).sights
     t.ok(filter === 'anyone' || filter === 'address', `the other one alone: ${filter ?? ''}`)
   }
   const busy = await of({ [OSLO]: 'challenges alone', [ROMA]: 'challenges alone' })
-  t.ok(busy.network.sent.length <= 48, `${busy.network.sent.length} packets for challenges`)
+  t.ok(busy.sent.length <= 48, `${busy.sent.length} packets for challenges`)
   const wrong = await of({ [OSLO]: 'wrong place', [ROMA]: 'wrong place' })
   t.strictSame(
-    wrong.network.sent.filter(({ to }) => to.startsWith('203.0.113.66')),
+    wrong.sent.filter(({ to }) => to.startsWith('203.0.113.66')),
     [],
     'nothing goes to a place that may not be called',
   )
 })
 
 t.test('a relay alone cannot make this node send to a third party', async (t) => {
-  const network = new Network({ lets: 'anyone' })
-  network.lies.set(OSLO, 'wrong place')
-  await network.run(MEASURED_MS)
-  const to = new Set(network.sent.map((one) => one.to.split(':')[0]))
+  const { sent } = await measured({ lets: 'anyone' }, { lies: { [OSLO]: 'wrong place' } })
+  const to = new Set(sent.map((one) => one.to.split(':')[0]))
   t.strictSame([...to].sort(), [ROMA, OSLO].sort())
-  network.watch.close()
 })
 
 t.test('how often it is measured', async (t) => {
