@@ -11,7 +11,7 @@
  *   Connection tracking is on all the time, as on every gateway node. Plain forwarding uses it, and the relay does not.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { planRelayTable } from '../gateway/reach/relay/plan-relay-table.ts'
+import { planRelayTable } from '../gateway/reach/relay-server/plan-relay-table.ts'
 import { formatNft } from '../kernel/nft/nft.ts'
 import { parseAddress, parseAddressPort } from '../model/addresses/addresses.ts'
 import { NFT_TABLE_RELAY, PAIRS_OF_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../model/kernel-ids.ts'

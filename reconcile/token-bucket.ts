@@ -41,4 +41,11 @@ export class TokenBucket {
   canTake(count: number, { burst, perSecond }: TokenRate): boolean {
     return this.used(perSecond) + count <= burst
   }
+
+  /** Takes `count` tokens if they are left. Returns whether they were. */
+  takeIfLeft(count: number, rate: TokenRate): boolean {
+    if (!this.canTake(count, rate)) return false
+    this.take(count, rate)
+    return true
+  }
 }

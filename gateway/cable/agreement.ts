@@ -1,7 +1,7 @@
 /**
  * What two identities agree on (X25519, RFC 7748): a secret that follows from the private part of one and the public
  * part of the other, the same from either side. A relay and the ends of links prove themselves to each other by it
- * (gateway/reach/relay/). It is only ever the input of a key derivation with a label of its own, and WireGuard derives
+ * (gateway/reach/frames/). It is only ever the input of a key derivation with a label of its own, and WireGuard derives
  * its keys from handshakes with fresh keys, so neither use reveals anything about the other.
  */
 import { createPrivateKey, createPublicKey, diffieHellman } from 'node:crypto'

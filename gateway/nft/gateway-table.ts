@@ -9,6 +9,7 @@ import {
   TableApplier,
   elementDiff,
   elementStatements,
+  elementsOf,
   formatNft,
   removeTable,
 } from '../../kernel/nft/nft.ts'
@@ -81,12 +82,4 @@ export async function removeGatewayTable(nft: Nft, round: Round, signal: AbortSi
 async function removal({ family }: Nft, round: Round, remove: () => Promise<boolean>): Promise<void> {
   const removed = await round.attempt(remove)
   if (removed?.value === true) round.note('nft', formatNft([{ verb: 'delete-table', table: TABLE }], family).trim())
-}
-
-function elementsOf(statements: readonly NftStatement[]): ElementMaps {
-  const elements = new Map<string, ReadonlyMap<string, string | undefined>>()
-  for (const one of statements) {
-    if (one.verb === 'add-elements') elements.set(one.map, new Map(one.elements.map(({ key, value }) => [key, value])))
-  }
-  return elements
 }

@@ -11,7 +11,7 @@ import {
 import type { EndpointCandidate } from '../../model/model.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
 import { USUAL_ANSWER_MS, slowness } from './plan-slowness.ts'
-import { isRelayPlace, isRelayPort } from './relay/relay.ts'
+import { isRelayPlace, isRelayPort } from './relay/plan-relay-use.ts'
 import type { PeerHealthView, PunchedPlace, RelayPlace, RoamedLink } from '../world/world.ts'
 
 export interface EndpointChoice extends CallChoice {

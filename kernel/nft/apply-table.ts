@@ -13,6 +13,15 @@ import type { Nft, NftElement, NftStatement } from './nft-transaction.ts'
 /** Elements by map or set name, then by key. The value of a set's element is undefined. */
 export type ElementMaps = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>
 
+/** What the statements of a planned table add to maps and sets. Pure. */
+export function elementsOf(statements: readonly NftStatement[]): ElementMaps {
+  const elements = new Map<string, ReadonlyMap<string, string | undefined>>()
+  for (const one of statements) {
+    if (one.verb === 'add-elements') elements.set(one.map, new Map(one.elements.map(({ key, value }) => [key, value])))
+  }
+  return elements
+}
+
 /** Element lists of one change. Removals come first, because changing a value means to remove and add its element. */
 export interface ElementChange {
   readonly map: string

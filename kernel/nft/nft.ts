@@ -7,6 +7,7 @@ export {
   TableApplier,
   elementDiff,
   elementStatements,
+  elementsOf,
   removeTable,
 } from './apply-table.ts'
 export { DroppedPackets } from './dropped-packets.ts'

@@ -110,7 +110,7 @@ export class Ends {
   enter(proven: ProvenEnd, port: EndPort): ConnectedEnd | Extract<RelayRefusal, 'full' | 'memberFull' | 'tooFast'> {
     const member = this.#member(proven)
     if (member === undefined) return 'full'
-    if (!takes(member.connects, 1, CONNECTS)) return 'tooFast'
+    if (!member.connects.takeIfLeft(1, CONNECTS)) return 'tooFast'
     const key = keyOf(proven.clusterset, proven.name)
     const before = this.#ends.get(key)
     if (before === undefined) {
@@ -178,12 +178,12 @@ export class Ends {
     // First of all: datagrams to ends that are not there cost the relay time too.
     const member = this.#members.get(keyOf(end.clusterset, end.cluster))
     const cost = bytes.length + this.#costBytes
-    if (member === undefined || !takes(member.bytes, cost, rateOf(memberBytesPerSecond))) return 'memberRate'
+    if (member === undefined || !member.bytes.takeIfLeft(cost, rateOf(memberBytesPerSecond))) return 'memberRate'
     const far = this.#ends.get(keyOf(end.clusterset, to))
     if (far === undefined || this.#ends.get(end.key) !== end || !arePaired(end, far)) return 'notPaired'
     const rate = end.rates.get(to) ?? new TokenBucket(this.#clock)
     end.rates.set(to, rate)
-    if (!takes(rate, bytes.length, rateOf(pairBytesPerSecond))) return 'pairRate'
+    if (!rate.takeIfLeft(bytes.length, rateOf(pairBytesPerSecond))) return 'pairRate'
     // Only what is forwarded counts against the others.
     if (this.#total?.takes(member.share, cost) === false) return 'relayRate'
     far.port.deliver(end.name, bytes)
@@ -262,8 +262,8 @@ class Total {
     const { burst } = rateOf(perSecond)
     const count = this.#count(share)
     const part = { perSecond: perSecond / count, burst: Math.max(burst / 2 / count, LEAST_BURST_BYTES) }
-    if (!share.canTake(cost, part)) return takes(this.#used, cost, { perSecond, burst: burst / 2 })
-    if (!takes(this.#used, cost, { perSecond, burst })) return false
+    if (!share.canTake(cost, part)) return this.#used.takeIfLeft(cost, { perSecond, burst: burst / 2 })
+    if (!this.#used.takeIfLeft(cost, { perSecond, burst })) return false
     share.take(cost, part)
     return true
   }
@@ -296,13 +296,6 @@ export interface ConnectedEnd {
 
 function rateOf(perSecond: number): TokenRate {
   return { perSecond, burst: perSecond / BURST_PARTS }
-}
-
-/** Takes the tokens if they are left. */
-function takes(bucket: TokenBucket, count: number, rate: TokenRate): boolean {
-  if (!bucket.canTake(count, rate)) return false
-  bucket.take(count, rate)
-  return true
 }
 
 /** Two gateways of one cluster reach each other without a relay. */

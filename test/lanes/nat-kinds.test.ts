@@ -7,7 +7,7 @@
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import type { NatSights } from '../../gateway/reach/relay/sight-caller.ts'
+import type { NatSights } from '../../gateway/reach/nat/sight-caller.ts'
 import { generateWireguardKey } from '../../kernel/wireguard/wireguard-device.ts'
 import { RELAY_LAST_PORT, RELAY_PORT } from '../../model/kernel-ids.ts'
 import type { RelayProgramInit } from '../gateway/support/relay-program.ts'

@@ -6,8 +6,8 @@
  */
 import { createInterface } from 'node:readline'
 import t from 'tap'
-import type { RelayPath } from '../../gateway/reach/relay/bindings.ts'
-import { planRelayTable } from '../../gateway/reach/relay/plan-relay-table.ts'
+import type { RelayPath } from '../../gateway/reach/relay-server/bindings.ts'
+import { planRelayTable } from '../../gateway/reach/relay-server/plan-relay-table.ts'
 import { formatNft, parseCounts } from '../../kernel/nft/nft-text.ts'
 import { formatAddressPort, parseAddress, parseAddressPort } from '../../model/addresses/addresses.ts'
 import { PAIRS_OF_RELAY, RELAY_LAST_PORT, RELAY_PORT } from '../../model/kernel-ids.ts'

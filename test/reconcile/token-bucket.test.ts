@@ -16,6 +16,8 @@ t.test('a burst at once, then the rate', async (t) => {
   t.equal(bucket.used(rate.perSecond), 10)
   await clock.advance(250)
   t.ok(bucket.canTake(1, rate))
+  t.strictSame([bucket.takeIfLeft(2, rate), bucket.takeIfLeft(1, rate)], [false, true], 'a refusal takes nothing')
+  t.notOk(bucket.canTake(1, rate))
   t.equal(bucket.used(rate.perSecond, 3), 3, 'the rest is forgiven')
   await clock.advance(3_600_000)
   t.equal(bucket.used(rate.perSecond), 0, 'an hour of quiet is no larger burst')

@@ -16,7 +16,7 @@ import {
   decodeAnswer,
   encodeQuestion,
   namedQuestion,
-} from './bind-frame.ts'
+} from '../frames/bind-frame.ts'
 
 export interface BindCallerInit {
   /** endId() of this end and of the far one. */

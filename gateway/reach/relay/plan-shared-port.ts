@@ -24,24 +24,17 @@
  */
 import type { NftBaseChain, NftElement, NftMapType, NftStatement } from '../../../kernel/nft/nft.ts'
 import { LANE_MARK, NFT_TABLE_REACH } from '../../../model/model.ts'
-import { type AddressPort, formatAddress, isAddress, parseAddress } from '../../../model/addresses/addresses.ts'
-import { BIND_MAGIC } from './bind-frame.ts'
+import { formatAddress, isAddress, parseAddress } from '../../../model/addresses/addresses.ts'
+import { BIND_MAGIC } from '../frames/bind-frame.ts'
+import type { OtherPort } from '../punch/port-tries.ts'
 import { SUSPECT_MS, type TwoWays } from './suspects.ts'
-import { RELAYED_MAGIC } from './punch-frame.ts'
+import { RELAYED_MAGIC } from '../frames/punch-frame.ts'
 
 export interface SharedPort {
   /** UDP port of a lane device. */
   readonly device: number
   /** UDP port of the socket that asks relays for the links of this device. */
   readonly socket: number
-}
-
-/** Packets between a device and one place have another port of this node outside. */
-export interface OtherPort {
-  /** UDP port of a lane device. */
-  readonly device: number
-  readonly to: AddressPort
-  readonly port: number
 }
 
 const TABLE = NFT_TABLE_REACH

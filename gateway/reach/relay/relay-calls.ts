@@ -3,7 +3,7 @@
  * table through which both have one port outside.
  */
 import { isNotFound } from '../../../kernel/kernel.ts'
-import { type Nft, TableApplier, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
+import { type Nft, TableApplier, elementsOf, formatNft, removeTable } from '../../../kernel/nft/nft.ts'
 import { type OpenProbeSocket, type ProbeSocket, answerWaitMs } from '../../../kernel/probing/probing.ts'
 import {
   type Address,
@@ -15,18 +15,16 @@ import {
 } from '../../../model/addresses/addresses.ts'
 import { NFT_TABLE_REACH, RELAY_CALL_PORT, RELAY_PORT } from '../../../model/model.ts'
 import type { Clock } from '../../../reconcile/reconcile.ts'
-import type { Agreement } from '../../cable/cable.ts'
 import type { PunchedPlace, RelayPlace } from '../../world/world.ts'
 import { BindCaller, type CallerState } from './bind-caller.ts'
-import { type NatMapping, bindKey, endId, namedQuestion } from './bind-frame.ts'
+import { type NatMapping, type OwnEnd, bindKey, endId, namedQuestion } from '../frames/bind-frame.ts'
 import type { TwoWays } from './suspects.ts'
-import { elementsOf } from './planned-elements.ts'
 import type { RelayWorth, RelayWant, UsableRelay } from './plan-relay-use.ts'
-import { MAP_OTHER_PORTS, type OtherPort, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
-import { type Random, portRole } from './plan-port-tries.ts'
-import { PortTries, type RelayedWay, type TriedLink, type UsedPlace } from './port-tries.ts'
-import { namedProbe, probeKey } from './punch-frame.ts'
-import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from './punch.ts'
+import { MAP_OTHER_PORTS, type SharedPort, otherPortsOf, planSharedPorts } from './plan-shared-port.ts'
+import { type Random, portRole } from '../punch/plan-port-tries.ts'
+import { type OtherPort, PortTries, type RelayedWay, type TriedLink, type UsedPlace } from '../punch/port-tries.ts'
+import { namedProbe, probeKey } from '../frames/punch-frame.ts'
+import { ProbeBudget, Punch, type PunchPacket, isHopeless, observedMapping, placesToTry } from '../punch/punch.ts'
 
 export interface RelayCallsDeps {
   /** Of family ip. */
@@ -42,13 +40,6 @@ export interface RelayCallsDeps {
   readonly onOneWay?: (error: unknown) => void
   /** Draws ports. Absent: this end does not guess any, and opens none. */
   readonly random?: Random
-}
-
-/** This node as it proves itself to relays. */
-export interface OwnEnd {
-  readonly clusterset: string
-  readonly identity: string
-  readonly agree: Agreement
 }
 
 interface Call {

@@ -2,7 +2,15 @@
  * What this gateway states of relays in its Endpoint: numbers that stay as they are until another one has been measured
  * for some time, so that records change rarely, and links do not move to and fro.
  */
-import { MAX_RELAY_RTTS, type RelayCosts, encodeRelayCosts, isClearlyLess } from '../../../model/lanes/lanes.ts'
+import {
+  MAX_RELAY_RTTS,
+  type RelayCosts,
+  encodeRelayCosts,
+  isClearlyLess,
+  relayMark,
+} from '../../../model/lanes/lanes.ts'
+import { type GatewayWorld, healthKey } from '../../world/world.ts'
+import type { PlannedLane } from './links-in-use.ts'
 
 /** A measurement has to differ for so long before another number is stated. */
 export const COST_STAYS_MS = 30_000
@@ -90,5 +98,26 @@ export class StatedCosts {
     known.differsSinceMs = differs ? (known.differsSinceMs ?? nowMs) : undefined
     if (known.differsSinceMs === undefined || nowMs - known.differsSinceMs < COST_STAYS_MS) return
     this.#load = { value: load, differsSinceMs: undefined }
+  }
+}
+
+/**
+ * Round trips to gateways that relay, by relayMark(), in milliseconds: those of the links with them, if they are up.
+ * The figures of a link that sleeps are old, so of that only the mark is given.
+ */
+export function relayTrips(
+  { health }: Pick<GatewayWorld, 'health'>,
+  lanes: readonly PlannedLane[],
+): { readonly rttMs: ReadonlyMap<string, number>; readonly asleep: readonly string[] } {
+  const up = lanes.flatMap(({ remoteLane, links }) =>
+    links.flatMap(({ relays, cluster, identity }) => {
+      const { state, figures, asleep: isAsleep = false } = health.get(healthKey(remoteLane, cluster)) ?? {}
+      if (relays !== true || state !== 'up' || figures?.rttMs === undefined) return []
+      return [{ mark: relayMark(identity), rttMs: figures.rttMs, isAsleep }]
+    }),
+  )
+  return {
+    rttMs: new Map(up.flatMap(({ mark, rttMs, isAsleep }) => (isAsleep ? [] : [[mark, rttMs] as const]))),
+    asleep: up.flatMap(({ mark, isAsleep }) => (isAsleep ? [mark] : [])),
   }
 }

@@ -3,8 +3,8 @@
  * one relay for all waits at one time, and prints one line of JSON for each that is over.
  */
 import { agreementOf } from '../../../gateway/cable/agreement.ts'
-import { bindKey, endId } from '../../../gateway/reach/relay/bind-frame.ts'
-import { HoldCaller } from '../../../gateway/reach/relay/hold-caller.ts'
+import { bindKey, endId } from '../../../gateway/reach/frames/bind-frame.ts'
+import { HoldCaller } from '../../../gateway/reach/nat/hold-caller.ts'
 import { openUdpProbeSocket } from '../../../kernel/probing/probing.ts'
 import { formatAddressPort, parseAddress, parseAddressPort } from '../../../model/addresses/addresses.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'

@@ -5,7 +5,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { agreementOf } from '../../../gateway/cable/agreement.ts'
-import { Bindings, DEFAULT_LIMITS } from '../../../gateway/reach/relay/bindings.ts'
+import { Bindings, DEFAULT_LIMITS } from '../../../gateway/reach/relay-server/bindings.ts'
 import { RelayCalls } from '../../../gateway/reach/relay/relay-calls.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import type { ProbeSocketEvents } from '../../../kernel/probing/probe-socket.ts'

@@ -1,8 +1,9 @@
 /** A relay in the namespace where it runs: `node relay-program.ts JSON`. SIGUSR2 withdraws all ends but one. */
 import { randomBytes } from 'node:crypto'
 import { agreementOf } from '../../../gateway/cable/agreement.ts'
-import { DEFAULT_LIMITS, type RelayEnd } from '../../../gateway/reach/relay/bindings.ts'
-import { RelayServer } from '../../../gateway/reach/relay/relay-server.ts'
+import { DEFAULT_LIMITS } from '../../../gateway/reach/relay-server/bindings.ts'
+import type { RelayEnd } from '../../../gateway/reach/relay-server/relay-events.ts'
+import { RelayServer } from '../../../gateway/reach/relay-server/relay-server.ts'
 import { NftSession } from '../../../kernel/nft/nft.ts'
 import { parseAddress } from '../../../model/addresses/addresses.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'

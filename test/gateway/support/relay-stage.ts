@@ -11,14 +11,9 @@ import {
   encodeAnswer,
   encodeQuestion,
   endId,
-} from '../../../gateway/reach/relay/bind-frame.ts'
-import {
-  type BindingLimits,
-  Bindings,
-  DEFAULT_LIMITS,
-  type RelayEffect,
-  type RelayEnd,
-} from '../../../gateway/reach/relay/bindings.ts'
+} from '../../../gateway/reach/frames/bind-frame.ts'
+import { type BindingLimits, Bindings, DEFAULT_LIMITS } from '../../../gateway/reach/relay-server/bindings.ts'
+import type { RelayEffect, RelayEnd } from '../../../gateway/reach/relay-server/relay-events.ts'
 import { generateWireguardKey } from '../../../kernel/wireguard/wireguard-device.ts'
 import { type AddressPort, parseAddressPort } from '../../../model/addresses/addresses.ts'
 import { RELAY_PORT } from '../../../model/kernel-ids.ts'

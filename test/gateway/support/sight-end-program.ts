@@ -3,7 +3,7 @@
  * `node sight-end-program.ts JSON`. It prints one line of JSON for each time at which it knows more.
  */
 import { agreementOf } from '../../../gateway/cable/agreement.ts'
-import { NatWatch } from '../../../gateway/reach/relay/nat-watch.ts'
+import { NatWatch } from '../../../gateway/reach/nat/nat-watch.ts'
 import { openUdpProbeSocket } from '../../../kernel/probing/probing.ts'
 import { parseAddress } from '../../../model/addresses/addresses.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'

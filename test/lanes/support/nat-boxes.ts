@@ -1,5 +1,5 @@
 /** Kinds of NAT, made of nft, and the rung that a link between ends behind two of them gets. */
-import type { NatMapping } from '../../../gateway/reach/relay/bind-frame.ts'
+import type { NatMapping } from '../../../gateway/reach/frames/bind-frame.ts'
 import type { LinkRung } from '../../../model/lanes/lanes.ts'
 
 /** Whom a box that maps endpoint-independently lets in (RFC 4787 section 5); `each`: a mapping for each destination. */

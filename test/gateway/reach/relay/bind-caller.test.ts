@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { BindCaller } from '../../../../gateway/reach/relay/bind-caller.ts'
-import { type BindAnswer, decodeQuestion, encodeAnswer } from '../../../../gateway/reach/relay/bind-frame.ts'
+import { type BindAnswer, decodeQuestion, encodeAnswer } from '../../../../gateway/reach/frames/bind-frame.ts'
 import { type AddressPort, parseAddressPort } from '../../../../model/addresses/addresses.ts'
 import { RELAY_AT, RelayStage, type TestEnd } from '../../support/relay-stage.ts'
 

@@ -1,7 +1,7 @@
 /** A link between two NATs comes back, whatever NATs, relays and the network between them do. */
 import { randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { PROBES_TO_ADDRESS } from '../../../../gateway/reach/relay/punch.ts'
+import { PROBES_TO_ADDRESS } from '../../../../gateway/reach/punch/punch.ts'
 import { ADDRESS, type NatKind, OPEN, PORT, SYMMETRIC } from '../../support/fake-nat.ts'
 import { ReachWorld } from '../../support/reach-world.ts'
 

@@ -1,4 +1,4 @@
-/** Which relays a gateway asks for which links, and when a relayed link is called directly again. */
+/** Which relays a gateway asks for which links. */
 import fc from 'fast-check'
 import t from 'tap'
 import {
@@ -8,16 +8,6 @@ import {
   relayOf,
   relayOrder,
 } from '../../../../gateway/reach/relay/plan-relay-use.ts'
-import {
-  PUNCH_SETTLES_MS,
-  PunchedLinks,
-  RELAY_FAILS_MS,
-  RETURN_APART_MS,
-  RETURN_LONGEST_MS,
-  RETURN_TRY_MS,
-  RelayTurns,
-  ReturnTries,
-} from '../../../../gateway/reach/relay/relays.ts'
 import { parseAddressPort } from '../../../../model/addresses/address-port.ts'
 import { relayMark } from '../../../../model/lanes/lanes.ts'
 
@@ -212,28 +202,6 @@ t.test('the two relays of a link are of two members', async (t) => {
   t.equal(wanted({ links: [...big, link('roma')] }).length, 2, 'if there is one member alone, two of its gateways')
 })
 
-t.test('a relay through which nothing comes has failed', async (t) => {
-  const turns = new RelayTurns()
-  const at = parseAddressPort('203.0.113.1:4607')
-  const look = (nowMs: number, change: Partial<LinkInUse> = {}) =>
-    turns.look([link('roma', { at, ...change })], nowMs).length
-  t.equal(look(0), 0)
-  t.equal(look(RELAY_FAILS_MS - 1), 0)
-  t.equal(look(RELAY_FAILS_MS), 1)
-  t.equal(look(RELAY_FAILS_MS + 1, { at: parseAddressPort('203.0.113.2:4609') }), 0, 'another relay')
-  t.equal(look(5000, { at: parseAddressPort('10.0.0.1:4500') }), 0, 'a call without a relay')
-  t.equal(look(6000), 0, 'its turn begins')
-  t.equal(look(9000, { state: 'up' }), 0, 'an answer')
-  t.equal(look(9001), 0)
-  const slow = new RelayTurns()
-  const lookSlow = (nowMs: number) => slow.look([link('roma', { at })], nowMs, () => 4).length
-  t.strictSame(
-    [0, 4 * RELAY_FAILS_MS - 1, 4 * RELAY_FAILS_MS].map(lookSlow),
-    [0, 0, 1],
-    'a slow one is given more time',
-  )
-})
-
 t.test('both ends order relays alike, and a lost one leaves the order of the others', async () => {
   const name = fc.string({ minLength: 1, maxLength: 20 })
   fc.assert(
@@ -271,137 +239,4 @@ t.test('an address is that of a relay by its port, too', async (t) => {
   t.equal(by('203.0.113.1:4600'), undefined, 'its control port')
   t.equal(by('203.0.113.2:4601'), undefined)
   t.equal(relayOf(undefined, links), undefined)
-})
-
-t.test('a relayed link is called directly for each list of addresses, at most once in a minute', async (t) => {
-  const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: true, hasPlaces: true, where: 'a' }
-  const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
-  t.equal(look(0, { hasPlaces: false }), 0, 'there is nothing to call')
-  t.equal(look(1, { isUp: false }), 0, 'a link that is down has other means')
-  t.equal(look(1000), 1, 'one end can be called now')
-  t.equal(look(1000 + RETURN_TRY_MS - 1, { isRelayed: false }), 1, 'it lasts whatever the link does')
-  t.equal(look(1000 + RETURN_TRY_MS), 0)
-  t.equal(tries.recent(1000 + RETURN_TRY_MS).size, 1, 'the bindings stay')
-  t.equal(look(2000 + RETURN_TRY_MS, { where: 'b' }), 0, 'other addresses wait for a minute')
-  t.equal(look(1000 + RETURN_APART_MS, { where: 'b' }), 1)
-  tries.look([], 2000 + RETURN_APART_MS)
-  t.equal(tries.recent(2000 + RETURN_APART_MS).size, 0, 'a link that is gone is forgotten')
-})
-
-t.test('tries at the same addresses come after pauses that grow, also if neither end can be called', async (t) => {
-  const base = { key: 'roma', isRelayed: true, isUp: true, hasPlaces: true, where: 'a' }
-  const tried = (isCallable: boolean): number[] => {
-    const tries = new ReturnTries()
-    const times: number[] = []
-    for (let nowMs = 0; nowMs <= 8 * RETURN_LONGEST_MS; nowMs += 10_000)
-      if (tries.look([{ ...base, isCallable }], nowMs).size > 0) times.push(nowMs / RETURN_APART_MS)
-    return times
-  }
-  t.strictSame(tried(true).slice(0, 8), [0, 1, 3, 7, 15, 31, 61, 91])
-  t.strictSame(tried(false).slice(0, 8), [1, 3, 7, 15, 31, 61, 91, 121], 'the addresses were tried before the relay')
-})
-
-t.test('an end that can be called at last is called at once', async (t) => {
-  const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
-  t.equal(tries.look([base], 0).size, 0)
-  t.equal(tries.look([{ ...base, isCallable: true, where: 'b' }], 1000).size, 1)
-})
-
-t.test('a try that became due while the link was down waits for its pause after the link is back', async (t) => {
-  const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
-  const look = (nowMs: number, change: Partial<typeof base> = {}) => tries.look([{ ...base, ...change }], nowMs).size
-  look(0)
-  const backMs = 5 * RETURN_APART_MS
-  for (let nowMs = 1000; nowMs < backMs; nowMs += 1000) t.equal(look(nowMs, { isUp: false }), 0)
-  t.equal(look(backMs), 0, 'it has just come back')
-  t.equal(look(backMs + RETURN_APART_MS - 1000), 1)
-})
-
-t.test('a link that sleeps is not tried, because it would seem to be up at any address', async (t) => {
-  const tries = new ReturnTries()
-  const base = { key: 'roma', isRelayed: true, isUp: true, isAsleep: false, isCallable: false, hasPlaces: true }
-  const look = (nowMs: number, isAsleep: boolean) => tries.look([{ ...base, isAsleep, where: 'a' }], nowMs).size
-  look(0, false)
-  const wakesMs = 5 * RETURN_APART_MS
-  for (let nowMs = 1000; nowMs < wakesMs; nowMs += 1000) t.equal(look(nowMs, true), 0)
-  t.equal(look(wakesMs, false), 0, 'it has just woken: there is traffic')
-  t.equal(look(wakesMs + RETURN_APART_MS, false), 1)
-})
-
-t.test('a link that came back begins with short pauses again, unless it goes down soon', async (t) => {
-  const base = { key: 'roma', isRelayed: true, isUp: true, isCallable: false, hasPlaces: true, where: 'a' }
-  for (const [say, directMs, wantMs] of [
-    ['soon', 30_000, 2 * RETURN_APART_MS],
-    ['late', 10 * RETURN_APART_MS, RETURN_APART_MS],
-  ] as const) {
-    const tries = new ReturnTries()
-    tries.look([base], 0)
-    t.equal(tries.look([base], RETURN_APART_MS).size, 1)
-    let nowMs = RETURN_APART_MS
-    tries.look([{ ...base, isRelayed: false }], (nowMs += directMs))
-    tries.look([base], nowMs)
-    const from = say === 'soon' ? RETURN_APART_MS : nowMs
-    t.equal(tries.look([base], from + wantMs - 1).size, 0, say)
-    t.equal(tries.look([base], from + wantMs).size, 1, say)
-  }
-})
-
-t.test('links that do not work where probes passed go back to their relays', async (t) => {
-  const [place, other, relay] = ['192.0.2.1:20000', '192.0.2.1:20001', '203.0.113.1:4601'].map((text) =>
-    parseAddressPort(text),
-  )
-  if (place === undefined || other === undefined || relay === undefined) throw new Error('places')
-  const story = (...looks: readonly (readonly [ms: number, at: typeof place, state: LinkInUse['state']])[]) => {
-    const links = new PunchedLinks()
-    const punched = new Map([['roma', place]])
-    return looks.map(([ms, at, state]) => links.look([{ key: 'roma', at, state }], punched, ms).join())
-  }
-  t.strictSame(story([0, relay, 'up'], [400, place, 'up'], [90_000, place, 'up']), ['', '', ''])
-  t.strictSame(story([0, place, 'up'], [5000, place, 'down']), ['', 'roma'], 'at once')
-  t.strictSame(story([0, relay, 'up'], [2000, place, 'down'], [PUNCH_SETTLES_MS, place, 'down']), ['', '', 'roma'])
-  t.strictSame(story([0, relay, 'up'], [PUNCH_SETTLES_MS, relay, 'up']), ['', 'roma'], 'the far end stays at the relay')
-  t.strictSame(story([0, other, 'up'], [PUNCH_SETTLES_MS, other, 'up']), ['', ''], 'the far end has moved it')
-  const doubted = (...places: readonly (typeof place)[]) => {
-    const links = new PunchedLinks()
-    const look = (at: typeof place, i: number) =>
-      links
-        .look([{ key: 'roma', at, state: 'up' }], new Map([['roma', place]]), i, { suspected: new Set(['roma']) })
-        .join()
-    return places.map(look)
-  }
-  t.strictSame(doubted(place, place, relay), ['', '', 'roma'], 'in doubt the far end has heard the relay alone')
-  t.strictSame(doubted(relay, place), ['', ''], 'it was never there')
-  const waiting = new PunchedLinks()
-  const waits = ([nowMs, isSuspect]: readonly [number, boolean]): string => {
-    const suspected = new Set(isSuspect ? ['roma'] : [])
-    return waiting
-      .look([{ key: 'roma', at: relay, state: 'up' }], new Map([['roma', place]]), nowMs, { suspected })
-      .join()
-  }
-  const [heldMs, calledMs] = [PUNCH_SETTLES_MS + 1000, 2 * PUNCH_SETTLES_MS + 1000]
-  const held = [[0, true] as const, [heldMs, true] as const, [calledMs - 1, false] as const, [calledMs, false] as const]
-  t.strictSame(held.map(waits), ['', '', '', 'roma'], 'in doubt it is not called there, so that time does not count')
-  const settled = [
-    [0, relay, 'up'],
-    [400, place, 'up'],
-    [400 + PUNCH_SETTLES_MS, place, 'up'],
-  ] as const
-  const last = 500 + PUNCH_SETTLES_MS
-  t.strictSame(story(...settled, [last, relay, 'up']), ['', '', '', 'roma'], 'the far end alone was in doubt')
-  const soon = [
-    [0, relay, 'up'],
-    [400, place, 'up'],
-    [800, relay, 'up'],
-    [1200, place, 'up'],
-  ] as const
-  t.strictSame(story(...soon, [1600, relay, 'up']), ['', '', '', '', ''], 'it still draws the link back')
-  const links = new PunchedLinks()
-  const known = settled.map(([ms, at, state]) => {
-    links.look([{ key: 'roma', at, state }], new Map([['roma', place]]), ms)
-    return [...links.settled].join()
-  })
-  t.strictSame(known, ['', '', 'roma'], 'the next plan knows it before it reads where the link is')
 })

@@ -5,7 +5,8 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
-import { WebRelays, type WebRelaysDeps } from '../../../../gateway/reach/web/web-relays.ts'
+import type { WebRelayDeps } from '../../../../gateway/reach/web/web-relay.ts'
+import { WebRelays } from '../../../../gateway/reach/web/web-relays.ts'
 import { encodeRelayNotice } from '../../../../model/lanes/relay-address.ts'
 import { certificateToPem } from '../../../../protocol/identity/certificates.ts'
 import { createKey, keyToPem } from '../../../../protocol/identity/keys.ts'
@@ -175,7 +176,7 @@ t.test('a relay that speaks early, and wants to be called again in weeks', async
 })
 
 /** What a gateway makes of relays on a clock that does not go on by itself. */
-async function alone(t: Test, more: Partial<WebRelaysDeps> = {}) {
+async function alone(t: Test, more: Partial<WebRelayDeps> = {}) {
   const ca = await authority('demo')
   const [own, paris] = [await gateway(ca, 'oslo'), await gateway(ca, 'paris')]
   const clock = new FakeClock({ now: realClock.now() })
