@@ -79,8 +79,9 @@ const ROOT_CHECK_MS = 3000
 /** How long other processes than the one that acts on the objects leave it to that one to store good versions. */
 const STORES_AFTER_MS = 1000
 /**
- * How long a process that ends waits for the disk, for its pending writes and their syncs together. The kernel writes what is left without it, unless the machine loses its
- * power first, and a disk that hangs must not keep a hub from leaving its office.
+ * How long a process that ends waits for the disk, for its pending writes and their syncs together. The kernel writes
+ * what is left without it, unless the machine loses its power first, and a disk that hangs must not keep a hub from
+ * leaving its office.
  */
 export const CLOSE_SYNC_MS = 5000
 /** More parallel writes would only queue in the kernel. */
