@@ -180,7 +180,7 @@ t.test('who lacks a right of the probe pod makes none', async (t) => {
   for (const right of ['create pods', 'delete pods', 'get pods/exec']) {
     const admin = namespaceWith(probePod(CLIENT, 'b', '2020-01-01T00:00:00Z', 'Failed'))
     admin.denied.add(right)
-    await t.rejects(inPod(admin), { name: 'UserError', message: new RegExp(`may not ${right}$`) })
+    await t.rejects(inPod(admin), { name: 'UserError', message: new RegExp(`may not ${right} in namespace shop$`) })
     t.same(admin.done, [], right)
   }
 })
