@@ -185,6 +185,15 @@ export class BindCaller {
     this.#dueMs = nowMs
   }
 
+  /** The socket was not open yet when this end asked last, so the relay has not got the question: it is due again. */
+  notSent(nowMs: number): void {
+    if (this.#open.length === 0) return
+    this.#open = []
+    this.#unanswered = 0
+    this.#waitMs = this.#firstWaitMs()
+    this.#dueMs = nowMs
+  }
+
   /**
    * Takes a message. Returns true if the state has changed. Messages of others, and old ones, are ignored. One question
    * may be repeated before its answer is here, so the answer to each of the last ones counts, and only the first of all:
