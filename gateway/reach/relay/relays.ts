@@ -34,7 +34,7 @@ import {
 import { transitOf } from '../../../model/schemas/schemas.ts'
 import type { ProxyChoice } from '../../../runtime/proxy/proxy.ts'
 import { messageOf } from '../../../runtime/runtime.ts'
-import { type Agreement, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
+import { type Agreement, type CallChoice, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
 import {
   type GatewayConfig,
   type GatewayDeps,
@@ -118,6 +118,8 @@ type PlannedFarEnd = FarEnd & {
   readonly portMapped?: true
   readonly relayCosts?: RelayCosts
   readonly candidates: readonly EndpointCandidate[]
+  /** Where the plan calls it. Absent: nowhere. */
+  readonly choice?: Pick<CallChoice, 'at'>
 }
 
 /** A device as the lane loop plans it. */
@@ -713,7 +715,7 @@ function linkInUse(
   remoteLane: number,
   link: PlannedFarEnd,
 ): LinkInUse {
-  const { cluster, endpoint, identity, relays, relayCosts, via } = link
+  const { cluster, endpoint, identity, relays, relayCosts, via, choice } = link
   // Both ends of a link have to ask, so each counts the other as it counts itself.
   const hidden = relays === undefined ? seeksRelays(link) : link.hidden
   const key = linkKey(link)
@@ -723,6 +725,8 @@ function linkInUse(
     asleep = false,
     sinceMs = monotonicMs,
   } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  // A relay is asked in the round that calls it first, which gives the device its address only afterwards.
+  const at = state === undefined && relays === true ? choice?.at : state?.at
   const isNew = is === 'connecting' && monotonicMs - sinceMs < NEW_LINK_MS
   return {
     ...{ key, remoteLane, cluster, endpoint, identity, hidden },
@@ -731,7 +735,7 @@ function linkInUse(
     ...(relayCosts === undefined ? {} : { relayCosts }),
     ...{ state: is, asleep },
     ...(isNew ? { isNew } : {}),
-    ...(state?.at === undefined ? {} : { at: state.at }),
+    ...(at === undefined ? {} : { at }),
   }
 }
 
