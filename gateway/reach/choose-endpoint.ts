@@ -199,6 +199,8 @@ export function chooseTransit(init: TransitChoiceInit, { names, addresses }: Tra
  */
 const RELAY_AFTER_MS = 500
 const HIDDEN_RELAY_AFTER_MS = CALL_FIRST_MS
+/** Relays are asked while the device gets a new link, so both ends may be bound so long before the link is first probed. */
+const BOUND_BEFORE_MS = 3000
 /** Calls at relays and at punched places have numbers from here, so that the first does not wait for a direct call. */
 const RELAYED_CALLS = 1_000_000
 const PUNCHED_CALLS = 2_000_000
@@ -340,7 +342,8 @@ function relayTurn(init: EndpointChoiceInit): EndpointChoice | undefined {
  */
 function callsFirstAtRelay({ callsFirst, health }: EndpointChoiceInit, turn: number, called: RelayPlace): boolean {
   const { sinceMs = -Infinity, farWasThere } = called
-  const isNew = turn === 0 && sinceMs >= (health?.sinceMs ?? Infinity)
+  const beforeMs = health?.state === 'connecting' ? BOUND_BEFORE_MS : 0
+  const isNew = turn === 0 && sinceMs >= (health?.sinceMs ?? Infinity) - beforeMs
   return (isNew ? farWasThere : undefined) ?? callsFirst
 }
 

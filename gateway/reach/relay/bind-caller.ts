@@ -82,7 +82,7 @@ const REFUSED_MS = 10_000
  * A relay may learn of a new far end, or of a new topology, a moment after this end: the first pause, which doubles up
  * to the longest one.
  */
-const NOT_ALLOWED_MS = 500
+const NOT_ALLOWED_MS = 200
 /** So many questions without an answer, and the relay is asked again for the port: it may have been started again. */
 const UNANSWERED = 4
 /** Answers that make this end ask again at once. More of them in a row are those of a relay that is not well. */
@@ -182,6 +182,15 @@ export class BindCaller {
     const recent = this.#renewals.filter((ms) => nowMs - ms < 60_000)
     if (recent.length >= RENEWALS_A_MINUTE) return
     this.#renewals = [...recent, nowMs]
+    this.#dueMs = nowMs
+  }
+
+  /** The socket was not open yet when this end asked last, so the relay has not got the question: it is due again. */
+  notSent(nowMs: number): void {
+    if (this.#open.length === 0) return
+    this.#open = []
+    this.#unanswered = 0
+    this.#waitMs = this.#firstWaitMs()
     this.#dueMs = nowMs
   }
 

@@ -4,7 +4,7 @@
  */
 import type { RelayCosts } from '../../../model/lanes/lanes.ts'
 import type { EndpointCandidate } from '../../../model/model.ts'
-import { type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
+import { type CallChoice, type FarEnd, type LinkState, linkKey } from '../../cable/cable.ts'
 import { type GatewayWorld, healthKey } from '../../world/world.ts'
 import { seeksRelays } from '../plan-candidates.ts'
 import { type LinkInUse, NEW_LINK_MS } from './plan-relay-use.ts'
@@ -18,6 +18,8 @@ export type PlannedFarEnd = FarEnd & {
   readonly portMapped?: true
   readonly relayCosts?: RelayCosts
   readonly candidates: readonly EndpointCandidate[]
+  /** Where the plan calls it. Absent: nowhere. */
+  readonly choice?: Pick<CallChoice, 'at'>
 }
 
 /** A device as the lane loop plans it. */
@@ -48,7 +50,7 @@ function linkInUse(
   remoteLane: number,
   link: PlannedFarEnd,
 ): LinkInUse {
-  const { cluster, endpoint, identity, relays, relayCosts, via } = link
+  const { cluster, endpoint, identity, relays, relayCosts, via, choice } = link
   // Both ends of a link have to ask, so each counts the other as it counts itself.
   const hidden = relays === undefined ? seeksRelays(link) : link.hidden
   const key = linkKey(link)
@@ -58,6 +60,8 @@ function linkInUse(
     asleep = false,
     sinceMs = monotonicMs,
   } = health.get(healthKey(remoteLane, cluster)) ?? {}
+  // A relay is asked in the round that calls it first, which gives the device its address only afterwards.
+  const at = state === undefined && relays === true ? choice?.at : state?.at
   const isNew = is === 'connecting' && monotonicMs - sinceMs < NEW_LINK_MS
   return {
     ...{ key, remoteLane, cluster, endpoint, identity, hidden },
@@ -66,6 +70,6 @@ function linkInUse(
     ...(relayCosts === undefined ? {} : { relayCosts }),
     ...{ state: is, asleep },
     ...(isNew ? { isNew } : {}),
-    ...(state?.at === undefined ? {} : { at: state.at }),
+    ...(at === undefined ? {} : { at }),
   }
 }

@@ -562,11 +562,15 @@ export class RelayCalls {
       socket.close()
       this.#sockets.delete(lane)
     }
-    const { openSocket, onError, onDue } = this.#deps
+    const { clock, openSocket, onError, onDue } = this.#deps
     for (const lane of lanes) {
       if (this.#sockets.has(lane)) continue
       const socket = openSocket('0.0.0.0', RELAY_CALL_PORT + lane, {
-        onReady: onDue,
+        onReady: () => {
+          const nowMs = clock.monotonic()
+          for (const { want, caller } of this.#calls.values()) if (want.remoteLane === lane) caller.notSent(nowMs)
+          onDue()
+        },
         onMessage: (bytes, from) => this.#take(lane, bytes, from),
         onError: (error) => {
           // The next round opens it again.

@@ -427,6 +427,14 @@ const ROWS: Row[] = [
     want: 'try 203.0.113.1:4601: relayed by oslo, again in 0.6',
   },
   {
+    say: 'so it does at a relay that both ends came to before this one first probed the link',
+    candidates: TWO,
+    relays: ['oslo 203.0.113.1:4601 since 0.6 we'],
+    second: true,
+    health: ['connecting', 0.5],
+    want: 'try 203.0.113.1:4601: relayed by oslo, call 1000000, again in 1',
+  },
+  {
     say: 'the end that came last to the relay that is called calls first, whoever did at another one before',
     candidates: TWO,
     relays: ['oslo 203.0.113.1:4601 since 0.1 they', 'riga 203.0.113.2:4605 since 0.2 we'],

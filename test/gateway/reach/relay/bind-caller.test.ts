@@ -137,6 +137,7 @@ t.test('a relay that is started again, and one that is gone', async (t) => {
 
 t.test('a relay that learns a moment later that the two may be linked', async (t) => {
   const rows: readonly (readonly [lateMs: number, withinMs: number])[] = [
+    [150, 150],
     [300, 400],
     [1200, 500],
     [60_000, 10_000],

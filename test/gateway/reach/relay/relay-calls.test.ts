@@ -79,6 +79,33 @@ t.test('a relay that is silent counts as useless, also when it is asked no longe
   calls.close()
 })
 
+t.test('a question that finds its socket not open yet is asked again as soon as that is open', async (t) => {
+  const [clock, none] = [new FakeClock(), () => undefined]
+  const sockets: ProbeSocketEvents[] = []
+  let [isOpen, sent, due] = [false, 0, 0]
+  const openSocket = (_address: string, _port: number, events: ProbeSocketEvents) => {
+    sockets.push(events)
+    return { send: () => void (sent += isOpen ? 1 : 0), probeTcp: () => none, close: none }
+  }
+  const onDue = () => void (due += 1)
+  const calls = new RelayCalls({ nft: new FakeNft(), clock, openSocket, onError: none, onChange: none, onDue })
+  const address = parseAddress('203.0.113.1')
+  const relay = { cluster: 'oslo', endpoint: 'oslo.gw-lane0', identity: 'oslo', address }
+  const want: RelayWant = { key: 'roma', remoteLane: 0, identity: 'roma', relay }
+  const own = { clusterset: 'alps', identity: 'paris', agree: () => Buffer.alloc(32) }
+  await calls.apply([want], { own, ports: new Map([[0, 4500]]) }, AbortSignal.timeout(10_000))
+  calls.send()
+  t.equal(sent, 0)
+  isOpen = true
+  sockets[0]?.onReady()
+  t.equal(due, 1)
+  calls.send()
+  t.equal(sent, 1, 'it does not wait until the question would be repeated')
+  calls.send()
+  t.equal(sent, 1)
+  calls.close()
+})
+
 t.test('a port of an earlier run of the process stays as long as a link uses it, also without relays', async (t) => {
   const [nft, clock, none] = [new FakeNft(), new FakeClock(), () => undefined]
   const other = { device: 4500, to: parseAddressPort('198.51.100.1:41000'), port: 50_123 }

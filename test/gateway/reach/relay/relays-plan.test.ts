@@ -99,6 +99,32 @@ t.test('a link counts as new for a short time since it is called', (t) => {
   t.end()
 })
 
+t.test('a relay is asked in the round that calls it first, before the device has its address', (t) => {
+  const far = (cluster: string) => {
+    const base = { remoteLane: 0, cluster, endpoint: `${cluster}.gw-lane0`, identity: key(cluster) }
+    return { ...base, hidden: true, candidates: [] }
+  }
+  const [planned, known] = [parseAddressPort('203.0.113.1:4500'), parseAddressPort('203.0.113.2:4500')]
+  const oslo = { ...far('oslo'), hidden: false, relays: true as const, choice: { at: planned } }
+  const roma = { ...far('roma'), choice: { at: parseAddressPort('10.0.0.2:4500') } }
+  const lane = { remoteLane: 0, links: [oslo, roma], successors: [] }
+  const links = linksOf(world({}), lane)
+  t.same(
+    links.map(({ at }) => at),
+    [planned, undefined],
+  )
+  const ends = { ownEndpoint: 'milano.gw-lane0', hidden: true, keeps: new Set<string>() }
+  t.same(
+    planRelayUse({ links, ...ends, worth: () => 'good' }).map(({ relay }) => relay.address),
+    [planned.address],
+  )
+  const state = { carries: true, rxBytes: 0, txBytes: 0, at: known }
+  const states = new Map([[`${oslo.endpoint} ${oslo.identity}`, state]])
+  const later = world({ laneStates: new Map([[0, { identity: 'own', links: states }]]) })
+  t.same(linksOf(later, lane)[0]?.at, known, 'the device knows better')
+  t.end()
+})
+
 t.test('a gateway that seeks relays, or has transit links, states how far they are', async (t) => {
   const twelve = encodeRelayCosts({ rttMs: new Map([[relayMark(key('oslo')), 12]]) })
   const hidden = stating()
