@@ -426,8 +426,9 @@ t.test('a change of an export or a slice that is said to change no plan changes 
     fc.tuple(names, namespaces, readiness, fc.nat(4)).map(([name, namespace, ready, leaves]): Change => {
       const made = exportObject({ name, namespace })
       const metadata = { ...made.metadata, ...(leaves === 0 && { deletionTimestamp: '2026-01-01T00:00:00Z' }) }
-      const condition = { type: 'Ready', status: ready, reason: '', message: '', lastTransitionTime: '' } as Condition
-      const object = { ...made, metadata, ...(ready && { status: { conditions: [condition] } }) }
+      const rest = { type: 'Ready', reason: 'Exported', message: '', lastTransitionTime: '' } as const
+      const status = ready && { conditions: [{ ...rest, status: ready }] }
+      const object: ServiceExport = { ...made, metadata, ...(status && { status }) }
       return (planner, { exports }) => (exports.set(`${namespace}/${name}`, object), planner.setExport(object))
     }),
     fc
