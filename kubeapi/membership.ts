@@ -3,7 +3,7 @@
  * change it.
  */
 import { MEMBERSHIP_NAME, type Membership } from '../model/model.ts'
-import { WriteQueue } from '../reconcile/reconcile.ts'
+import { WriteQueue, orAborted } from '../reconcile/reconcile.ts'
 import type { ClusterApi } from './cluster-api.ts'
 
 /** Resolves with the first Membership for which `is` is true; with undefined if the signal is aborted first. */
@@ -96,11 +96,23 @@ export class MembershipChanges {
       const next = await plan(latest)
       if (next !== undefined) await this.#api.apply(next, signal)
       return latest
-    })
+    }, signal)
   }
 
-  /** Runs a write that changes only some fields, between two others. Returns and throws what `work` does. */
-  inTurn<T>(work: () => Promise<T>): Promise<T> {
-    return this.#queue.run(MEMBERSHIP_NAME, work)
+  /**
+   * Runs a write that changes only some fields, between two others. Returns and throws what `work` does. If the signal is
+   * aborted before its turn, it is left out, and the signal's reason is thrown at once: the write before it may hang.
+   */
+  async inTurn<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const turn = Promise.withResolvers<undefined>()
+    const done = this.#queue.run(MEMBERSHIP_NAME, () => {
+      signal.throwIfAborted()
+      turn.resolve(undefined)
+      return work()
+    })
+    // What is left out has been told already.
+    done.catch(() => turn.resolve(undefined))
+    await orAborted(turn.promise, signal)
+    return done
   }
 }

@@ -79,7 +79,7 @@ export class RelayTicketLoop {
 
   async #write(notice: string | undefined, signal: AbortSignal): Promise<void> {
     const { note, changes } = this.#deps
-    if (note !== undefined) return changes.inTurn(() => note(notice, signal))
+    if (note !== undefined) return changes.inTurn(() => note(notice, signal), signal)
     await changes.apply((latest) => {
       const { [RELAYS_ANNOTATION]: _, ...others } = latest.metadata.annotations ?? {}
       const annotations = notice === undefined ? others : { ...others, [RELAYS_ANNOTATION]: notice }

@@ -98,7 +98,7 @@ export class StatedAccessLoop {
 
   async #write(spec: AccessOfMember, signal: AbortSignal): Promise<void> {
     const { change, changes } = this.#deps
-    if (change !== undefined) await changes.inTurn(() => change(spec, signal))
+    if (change !== undefined) await changes.inTurn(() => change(spec, signal), signal)
     else await changes.apply((latest) => ({ ...latest, spec: { ...latest.spec, ...spec } }), signal)
   }
 }

@@ -76,6 +76,8 @@ export class BalanceLoop {
   /** The table has been applied in the life of this process. */
   #hasApplied = false
   #planner: BalancePlanner | undefined
+  /** The planner that gets the changes: also a new one that is still being filled, and is not planned by yet. */
+  #newest: BalancePlanner | undefined
   readonly #traffic: TrafficReader
   #world: NodeNftWorld | undefined
   /** Who may report unreachable hosts, in the world with these origins. */
@@ -184,13 +186,13 @@ export class BalanceLoop {
     const stops = [
       caches.imports.onChange((change) => {
         const meta = change?.object.metadata
-        if (change?.type === 'set') this.#pokeIf(this.#planner?.setImport(change.object))
-        else this.#pokeIf(meta && this.#planner?.removeImport(meta.namespace ?? '', meta.name))
+        if (change?.type === 'set') this.#pokeIf(this.#newest?.setImport(change.object))
+        else this.#pokeIf(meta && this.#newest?.removeImport(meta.namespace ?? '', meta.name))
       }),
       caches.slices.onChange((change) => {
         const meta = change?.object.metadata
-        if (change?.type === 'set') this.#pokeIf(this.#planner?.setSlice(change.object))
-        else this.#pokeIf(meta && this.#planner?.removeSlice(meta.namespace ?? '', meta.name))
+        if (change?.type === 'set') this.#pokeIf(this.#newest?.setSlice(change.object))
+        else this.#pokeIf(meta && this.#newest?.removeSlice(meta.namespace ?? '', meta.name))
       }),
       this.#accessReader.follow(() => this.#pokeIf(true)),
       this.#traffic.follow(() => this.poke()),
@@ -338,6 +340,7 @@ export class BalanceLoop {
         : undefined
       const updated = Promise.resolve().then(() => (isPlanned ? this.#updatePlanner(world, checking) : undefined))
       this.#planner = (await Promise.all([updated, checked]))[0]
+      this.#newest = this.#planner
       this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
       // Otherwise the next run would use the old world, or none, until the next full check.
@@ -396,6 +399,8 @@ export class BalanceLoop {
     const known = this.#planner
     const planner = known ?? new BalancePlanner(context, (name) => namespaceStays(this.#deps.caches, name))
     planner.setContext(context)
+    // From here on no change may be missed: the lists are read once, and the kernel may still be asked.
+    this.#newest = planner
     if (known === undefined || checking) {
       planner.replaceAll(this.#deps.caches.imports.list(), this.#deps.caches.slices.list())
     }

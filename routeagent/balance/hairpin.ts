@@ -5,7 +5,7 @@
  * of a clusterset service is changed. What was changed is recorded in a file, and set back once the port has no such
  * backend any more, or Sealane leaves. The record has the boot id, since a port that is made again has the default.
  */
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { type BridgePort, type BridgePorts, type Sysctl, hairpinCommand } from '../../kernel/tuning/tuning.ts'
 import { type Clock, ReconcileLoop } from '../../reconcile/reconcile.ts'
@@ -86,6 +86,8 @@ export class HairpinLoop {
   #record: readonly ChangedPort[] | undefined
   /** After a failure the record is read again, and the last one counts while that fails. */
   #isRecordOld = true
+  /** The last round found no backend and no record, and no other one is under way. */
+  #isIdle = false
 
   /** `local` returns the addresses of this node's backends. Undefined while they are not known. */
   constructor(deps: HairpinDeps, file: string, local: () => ReadonlySet<string> | undefined) {
@@ -99,7 +101,7 @@ export class HairpinLoop {
 
   /** The backends have changed. Most nodes have none, and their services change many times a second. */
   poke(): void {
-    if (!this.#isRecordOld && this.#record?.length === 0 && this.#local()?.size === 0) return
+    if (this.#isIdle && this.#local()?.size === 0) return
     this.#again = 0
     this.#loop.poke()
   }
@@ -110,11 +112,13 @@ export class HairpinLoop {
   }
 
   async #round(): Promise<void> {
+    this.#isIdle = false
     const local = this.#local()
     if (local === undefined) return
     const { logger } = this.#deps
     try {
       const waits = await this.#apply(local)
+      this.#isIdle = local.size === 0 && this.#record?.length === 0
       this.#failure = undefined
       this.#stopAgain?.()
       if (!waits || this.#again >= MOST_AGAIN) return
@@ -181,7 +185,7 @@ export async function restoreHairpin(
   file: string,
 ): Promise<void> {
   for (const one of await readRecord(deps.sysctl, file)) await setBack(deps, one)
-  await rm(file, { force: true })
+  for (const path of [file, nextOf(file)]) await rm(path, { force: true })
 }
 
 async function setBack(
@@ -226,8 +230,16 @@ function isChangedPort(value: unknown): value is ChangedPort {
   return typeof address === 'string' && isName && Number.isInteger(index)
 }
 
+/** Where the next record is written. The name is always the same, so that a failure is told once. */
+function nextOf(file: string): string {
+  return `${file}.new`
+}
+
 async function writeRecord(sysctl: Sysctl, file: string, ports: readonly ChangedPort[]): Promise<void> {
   if (ports.length === 0) return rm(file, { force: true })
   await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-  await writeFile(file, JSON.stringify({ boot: await bootOf(sysctl), ports }), { mode: 0o600 })
+  // A full disk must not take the record of before.
+  const next = nextOf(file)
+  await writeFile(next, JSON.stringify({ boot: await bootOf(sysctl), ports }), { mode: 0o600 })
+  await rename(next, file)
 }

@@ -208,28 +208,30 @@ export class StaleFlowLoop {
     if (plan === undefined) return
     const gone = new Set(this.#gone)
     const hasFlows = gone.size > 0 || [...plan.ports().keys()].some(isUdp)
-    try {
-      await this.#forgetEnded(plan, signal)
-      if (!hasFlows) return
-      const { forgotten, more } = await this.#forget(plan, gone, signal)
-      this.#failure = undefined
-      this.#deps.metrics.flowsForgotten.inc({}, forgotten)
-      if (forgotten > 0)
-        this.#deps.logger.info('UDP flows to endpoints that have gone were removed', { flows: forgotten })
-      if (more) this.#loop.poke()
-    } catch (error) {
-      signal.throwIfAborted()
-      const why = messageOf(error)
-      if (why !== this.#failure) {
-        this.#deps.logger.warn('flows to endpoints that have gone cannot be removed', {
-          reason: 'FlowsNotForgotten',
-          why,
-        })
-      }
-      this.#failure = why
-      // The loop tries again.
-      throw error
+    // One must not wait for the other, as each may fail for good.
+    const failures: unknown[] = []
+    const attempt = (work: Promise<void>): Promise<void> => work.catch((error: unknown) => void failures.push(error))
+    await attempt(this.#forgetEnded(plan, signal))
+    if (hasFlows) await attempt(this.#forgetStale(plan, gone, signal))
+    if (failures.length > 0) signal.throwIfAborted()
+    const why = failures.length === 0 ? undefined : [...new Set(failures.map(messageOf))].join('; ')
+    if (why !== undefined && why !== this.#failure) {
+      this.#deps.logger.warn('flows to endpoints that have gone cannot be removed', {
+        reason: 'FlowsNotForgotten',
+        why,
+      })
     }
+    this.#failure = why
+    // The loop tries again.
+    if (failures.length > 0) throw failures[0]
+  }
+
+  async #forgetStale(plan: FlowPlan, gone: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const { forgotten, more } = await this.#forget(plan, gone, signal)
+    this.#deps.metrics.flowsForgotten.inc({}, forgotten)
+    if (forgotten > 0)
+      this.#deps.logger.info('UDP flows to endpoints that have gone were removed', { flows: forgotten })
+    if (more) this.#loop.poke()
   }
 
   async #forgetEnded({ range }: FlowPlan, signal: AbortSignal): Promise<void> {

@@ -1,6 +1,6 @@
 /** The Membership that says that this cluster has joined, or that it leaves. */
 import t from 'tap'
-import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
+import { MembershipChanges, watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
 import { MemoryApi } from '../../kubeapi/memory/memory-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
@@ -69,4 +69,39 @@ t.test('whenMembership waits for the one that is asked for', async (t) => {
   stop.abort()
   t.equal(await other, undefined)
   t.equal(await whenMembership(api, () => true, stop.signal), undefined, 'the signal came first')
+})
+
+t.test('changes come one after another, and one that is given up while it waits is left out', async (t) => {
+  const api = start()
+  await join(api)
+  const hung = Promise.withResolvers<undefined>()
+  const applied: string[] = []
+  const changes = new MembershipChanges({
+    read: (...args) => api.read(...args),
+    apply: async (object, signal) => {
+      const { clusterset } = (object as Membership).spec
+      if (clusterset === 'slow') await hung.promise
+      applied.push(clusterset)
+      await api.apply(object, signal)
+    },
+  })
+  const [whole, stop] = [new AbortController(), new AbortController()]
+  const to = (clusterset: string, signal: AbortSignal) =>
+    changes.apply(({ spec, ...rest }) => ({ ...rest, spec: { ...spec, clusterset } }), signal)
+  const slow = to('slow', whole.signal)
+  const waiting = to('waiting', stop.signal)
+  const last = to('last', whole.signal)
+  const why = new Error('the agent ends')
+  stop.abort(why)
+  await t.rejects(waiting, why, 'although the first one hangs')
+  await t.rejects(to('late', stop.signal), why)
+  hung.resolve(undefined)
+  t.match(await slow, { spec: { clusterset: 'nordic' } })
+  t.match(await last, { spec: { clusterset: 'slow' } }, 'it starts from what is stored')
+  t.same(applied, ['slow', 'last'])
+  await t.rejects(
+    changes.write(() => Promise.reject(why), whole.signal),
+    why,
+  )
+  t.match(await to('after', whole.signal), { spec: { clusterset: 'last' } }, 'a failure holds up nothing')
 })

@@ -72,6 +72,8 @@ const RENEW_SOON_MS = 1000
 /** The first pauses while the far end is not bound. */
 const LONELY_MS = [150, 250, 500]
 const JUST_SHARED_MS = 2000
+/** A binding counts for so long at least, or a relay that lets it end at once would be asked as often as packets travel. */
+const SHORTEST_LIFE_MS = 3 * RENEW_SOON_MS
 /**
  * An end whose link does not work asks before its time, but no more often than so many times in a minute: the far end may
  * be the one at fault, and some of the first silences are none.
@@ -231,8 +233,9 @@ export class BindCaller {
         if (this.#state.is === 'asking') this.#enter({ is: 'binding', port: answer.port }, nowMs)
         return
       case 'bound': {
-        const { port, seen, far, lifeMs, cookie } = answer
+        const { port, seen, far, cookie } = answer
         if (port !== this.#port) return
+        const lifeMs = Math.max(SHORTEST_LIFE_MS, answer.lifeMs)
         this.#cookie = cookie
         const at = { address: this.#init.relay.address, port }
         const farSeen = far && {

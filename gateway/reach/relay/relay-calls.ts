@@ -129,6 +129,9 @@ const WEB_PROVES_MS = 5000
 export const IDLE_RELAY_MS = 5000
 /** One that was of no use is not chosen before others for so long. */
 export const USELESS_RELAY_MS = 60_000
+/** So often in this time, a relay is of use again because it sees this end elsewhere. A NAT moves an end seldom. */
+export const MOST_FORGIVEN = 3
+const FORGIVEN_MS = 600_000
 /**
  * Questions to one relay that it is going to challenge, and has not answered yet. It sends an address few challenges until
  * that is proven (bindings.ts), and drops the others, so that many links at once are bound sooner in turn.
@@ -150,6 +153,8 @@ export class RelayCalls {
   #byEnds: ReadonlyMap<string, readonly Call[]> = new Map()
   /** Until when relays count as useless for links, by callName(). Milliseconds of the monotonic clock. */
   readonly #useless = new Map<string, number>()
+  /** When relays counted as of use again since a NAT had moved this end, by callName(). */
+  readonly #forgiven = new Map<string, readonly number[]>()
   /** Since when relays have answered no question, by identity. Milliseconds of the monotonic clock. */
   readonly #silentMs = new Map<string, number>()
   readonly #budget = new ProbeBudget()
@@ -215,6 +220,8 @@ export class RelayCalls {
       if (isUseless) this.#useless.set(callName(want.key, want.relay), nowMs + USELESS_RELAY_MS)
     }
     for (const [name, untilMs] of this.#useless) if (nowMs >= untilMs) this.#useless.delete(name)
+    for (const [name, times] of this.#forgiven)
+      if (nowMs - (times.at(-1) ?? -Infinity) >= FORGIVEN_MS) this.#forgiven.delete(name)
     this.#calls = calls
     const asked = new Set([...calls.values()].map(({ want }) => want.relay.identity))
     for (const identity of this.#silentMs.keys()) if (!asked.has(identity)) this.#silentMs.delete(identity)
@@ -456,10 +463,10 @@ export class RelayCalls {
     if (here.length > 0) for (const { caller } of ofLink) caller.renew(nowMs)
   }
 
-  /** The link answers no probes at a relay's place, so far for a moment only. Its relays are asked: see failed(). */
-  suspected(key: string): void {
+  /** These links, by linkKey(), answer no probes, so far for a moment only. Their relays are asked: see failed(). */
+  suspected(keys: ReadonlySet<string>): void {
     const nowMs = this.#deps.clock.monotonic()
-    for (const { want, caller } of this.#calls.values()) if (want.key === key) caller.renew(nowMs)
+    for (const { want, caller } of this.#calls.values()) if (keys.has(want.key)) caller.renew(nowMs)
   }
 
   close(): void {
@@ -594,8 +601,7 @@ export class RelayCalls {
       if (call.want.remoteLane !== lane) continue
       const { dueMs, answers, state: before } = call.caller
       if (call.caller.take(bytes, at, nowMs)) isChanged = true
-      // The relay was of no use because a NAT had given this end another place.
-      if (hasMoved(before, call.caller.state)) this.#useless.delete(callName(call.want.key, call.want.relay))
+      if (hasMoved(before, call.caller.state)) this.#forgive(callName(call.want.key, call.want.relay), nowMs)
       if (call.caller.answers !== answers) {
         this.#silentMs.delete(call.want.relay.identity)
         this.#silentBudget.answered(at)
@@ -605,6 +611,18 @@ export class RelayCalls {
     }
     if (isChanged) this.#deps.onChange()
     if (isDue) this.#deps.onDue()
+  }
+
+  /**
+   * The relay was of no use because a NAT had given this end another place. One that says so again and again stays
+   * useless, or else it would keep a link for which it does nothing from all other relays. Takes a callName().
+   */
+  #forgive(name: string, nowMs: number): void {
+    if (!this.#isUseless(name)) return
+    const recent = (this.#forgiven.get(name) ?? []).filter((ms) => nowMs - ms < FORGIVEN_MS)
+    if (recent.length >= MOST_FORGIVEN) return
+    this.#forgiven.set(name, [...recent, nowMs])
+    this.#useless.delete(name)
   }
 
   /** Returns whether the octets have the form of a probe. */
@@ -743,11 +761,12 @@ function callName(key: string, { endpoint, identity, address }: UsableRelay): st
   return [key, endpoint, identity, formatAddress(address)].join('|')
 }
 
-/** Undefined for a relay with which nothing is agreed. */
+/** The relay sees this end elsewhere than before. */
 function hasMoved(before: CallerState, now: CallerState): boolean {
   return before.is === 'bound' && now.is === 'bound' && !sameAddressPort(before.seen, now.seen)
 }
 
+/** Undefined for a relay with which nothing is agreed. */
 function newCall(want: RelayWant, own: OwnEnd | undefined): Call | undefined {
   const secret = own?.agree(want.relay.identity)
   if (own === undefined || secret === undefined) return undefined

@@ -434,10 +434,12 @@ export class Relays {
   #lookAtSuspects({ links, ports }: Planned): void {
     const { metrics, health } = this.#init
     const [known, places, punched] = [health(), this.#relayPlaces(), this.#calls.punched()]
-    const silent = links.filter((one) => known.get(healthKey(one.remoteLane, one.cluster))?.suspected === true)
-    // A NAT that gave this node another port cuts the link off from all its relays, too.
-    for (const { key } of silent) if (!this.#silent.has(key)) this.#calls.suspected(key)
-    this.#silent = new Set(silent.map(({ key }) => key))
+    const isSilent = (one: LinkInUse): boolean => known.get(healthKey(one.remoteLane, one.cluster))?.suspected === true
+    const silent = new Set(links.filter(isSilent).map(({ key }) => key))
+    // A NAT that gave this node another port cuts a link off from all its relays, too. It cuts off many links at once.
+    const newly = new Set([...silent].filter((key) => !this.#silent.has(key)))
+    if (newly.size > 0) this.#calls.suspected(newly)
+    this.#silent = silent
     // A second way that the kernel does not take is none.
     const usable = this.#calls.isOneWay ? [] : links
     const sure = usable.filter(({ key }) => !this.#triesDirect.has(key) && !this.#moving.has(key))

@@ -176,7 +176,7 @@ t.test('two changes at one time: neither takes back the other', async (t) => {
   const patch = changes.inTurn(async () => {
     await new Promise((resolve) => setImmediate(resolve))
     order.push('patch')
-  })
+  }, signal)
   await Promise.all([patch, changes.write(() => void order.push('write'), signal)])
   t.same(order, ['patch', 'write'], 'a patch of some fields is not overtaken')
   await api.apply(membershipObject({ phase: 'leaving' }))

@@ -418,6 +418,66 @@ const steps = fc.array(
   { minLength: 1, maxLength: 5 },
 )
 
+t.test('a change of an export or a slice that is said to change no plan changes none', (t) => {
+  const [names, namespaces] = [fc.constantFrom('a', 'b'), fc.constantFrom('shop', 'kube-system')]
+  const readiness = fc.constantFrom<Condition['status'] | undefined>('True', 'False', undefined)
+  type Change = (planner: AccessPlanner, known: Known) => boolean
+  const setters: fc.Arbitrary<Change> = fc.oneof(
+    fc.tuple(names, namespaces, readiness, fc.nat(4)).map(([name, namespace, ready, leaves]): Change => {
+      const made = exportObject({ name, namespace })
+      const metadata = { ...made.metadata, ...(leaves === 0 && { deletionTimestamp: '2026-01-01T00:00:00Z' }) }
+      const rest = { type: 'Ready', reason: 'Exported', message: '', lastTransitionTime: '' } as const
+      const status = ready && { conditions: [{ ...rest, status: ready }] }
+      const object: ServiceExport = { ...made, metadata, ...(status && { status }) }
+      return (planner, { exports }) => (exports.set(`${namespace}/${name}`, object), planner.setExport(object))
+    }),
+    fc
+      .tuple(names, names, namespaces, fc.nat(6), fc.subarray(['10.42.1.5', '10.42.1.6']))
+      .map(([name, service, namespace, is, hosts]): Change => {
+        const made = is === 0 ? slice(service, 'paris', hosts) : ownSlice(service, hosts)
+        const metadata = { ...made.metadata, name, namespace }
+        const object: EndpointSlice = { ...made, metadata, addressType: is === 1 ? 'IPv6' : 'IPv4' }
+        return (planner, { slices }) => (slices.set(`${namespace}/${name}`, object), planner.setSlice(object))
+      }),
+    fc.tuple(names, namespaces).map(([name, namespace]): Change => {
+      const id = `${namespace}/${name}`
+      return (planner, { exports }) => (exports.delete(id), planner.removeExport(namespace, name))
+    }),
+    fc.tuple(names, namespaces).map(([name, namespace]): Change => {
+      const id = `${namespace}/${name}`
+      return (planner, { slices }) => (slices.delete(id), planner.removeSlice(namespace, name))
+    }),
+  )
+  const context = { exposure: 'exports', node: undefined, callers: new Map<string, string[]>() } as const
+  const rules = rulesOf([])
+  let silent = 0
+  fc.assert(
+    fc.property(fc.array(setters, { minLength: 20, maxLength: 30 }), (changes) => {
+      const planner = new AccessPlanner(addressFamily(4))
+      planner.setContext(context)
+      planner.setRules(rules)
+      const known: Known = { exports: new Map(), slices: new Map() }
+      for (const change of changes) {
+        planner.takeChanges()
+        if (change(planner, known)) continue
+        silent += 1
+        const [exports, slices] = [[...known.exports.values()], [...known.slices.values()]]
+        const atOnce = planAccess({ ...context, family: addressFamily(4), rules, exports, slices })
+        if (!isDeepStrictEqual(texts(planner.plan), texts(atOnce))) return false
+      }
+      return true
+    }),
+    { numRuns: 100 },
+  )
+  t.ok(silent > 100, 'there were such changes')
+  t.end()
+})
+
+interface Known {
+  readonly exports: Map<string, ServiceExport>
+  readonly slices: Map<string, EndpointSlice>
+}
+
 t.test('the table admits whom the rules name, after each of several changes', async (t) => {
   await fc.assert(
     fc.asyncProperty(atFirst, steps, async (first, changes) => {

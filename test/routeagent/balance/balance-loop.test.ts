@@ -73,6 +73,22 @@ t.test('a look at the machine that fails is repeated by the next run', async (t)
   t.equal(loop.notReady, undefined)
 })
 
+t.test('a change that comes while the kernel is asked for the first time is in the first table', async (t) => {
+  const { signal } = new AbortController()
+  const { api, loop, nft } = await oneNode(signal)
+  api.put(serviceImport('web', '245.0.0.7'))
+  api.put(slice('web', 'milano', ['10.42.1.5']))
+  await api.cache('ServiceImport').whenSynced(signal)
+  nft.check = async () => {
+    // The lists are read meanwhile.
+    await new Promise((resolve) => setImmediate(resolve))
+    api.put(slice('web', 'milano', ['10.42.1.6']))
+  }
+  await loop.reconcile(signal)
+  const slots = await nft.elements(NFT_TABLE_NODE, 'slots')
+  t.same(new Set(slots.map(({ value }) => value)), new Set(['10.42.1.6']))
+})
+
 t.test('a Cluster whose status alone changes, and a heartbeat of an Endpoint, are no new world', async (t) => {
   const { signal } = new AbortController()
   const { api, loop, facts } = await oneNode(signal)

@@ -1,5 +1,5 @@
 /** Which bridge ports of backends are put into hairpin mode, and set back. */
-import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
@@ -214,6 +214,64 @@ t.test('a failure is tried again, and a record that cannot be read any more is t
     new Set(['HairpinOff']),
     'told by its own reason alone',
   )
+  stop.abort()
+  await running
+})
+
+t.test('a backend that leaves while its port is looked for, and a record that is replaced as a whole', async (t) => {
+  const file = join(temporaryFolder(t), 'record')
+  const sysctl = new FakeSysctl({ 'kernel/random/boot_id': 'b1', 'net/bridge/bridge-nf-call-iptables': '1' })
+  const modes = new Map([
+    ['p0', false],
+    ['p1', false],
+  ])
+  const port = (name: string): BridgePort => ({ name, index: 1, hairpin: modes.get(name) === true })
+  let onLook = (): void => undefined
+  const bridgePorts: BridgePorts = {
+    behind: (all) => {
+      onLook()
+      return Promise.resolve(new Map([...all].map((address) => [address, port(address === A ? 'p0' : 'p1')])))
+    },
+    port: (name) => Promise.resolve(port(name)),
+    setHairpin: (name, on) => Promise.resolve(void modes.set(name, on)),
+  }
+  const clock = new FakeClock()
+  let local = new Set<string>()
+  const [logger, metrics] = [new CapturingLogger(), routeAgentMetrics(createMetrics('routeagent'))]
+  const loop = new HairpinLoop({ bridgePorts, sysctl, clock, logger, metrics }, file, () => local)
+  const becomes = (backends: readonly string[]): void => {
+    local = new Set(backends)
+    loop.poke()
+  }
+  const stop = new AbortController()
+  const running = loop.run(stop.signal)
+  const set = (): string => [...modes].flatMap(([name, on]) => (on ? [name] : [])).join()
+  const until = (want: string): Promise<unknown> =>
+    eventually(async () => {
+      await clock.advance(10)
+      return set() === want
+    })
+  await clock.advance(1000)
+  let looks = 0
+  onLook = () => {
+    looks += 1
+    if (looks === 1) becomes([])
+  }
+  becomes([A])
+  const before = clock.monotonic()
+  await eventually(async () => (await clock.advance(10), looks > 0))
+  await until('')
+  await eventually(async () => (await clock.advance(10), looks > 1))
+  t.ok(clock.monotonic() - before < RESYNC_MS, 'not only with the next full round')
+  becomes([A])
+  await until('p0')
+  const old = openSync(file, 'r')
+  becomes([A, B])
+  await until('p0,p1')
+  const text = readFileSync(old, 'utf8')
+  t.ok(text.includes('"p0"') && !text.includes('"p1"'), 'the old one stays whole until the new one is')
+  t.match(readFileSync(file, 'utf8'), '"p1"')
+  closeSync(old)
   stop.abort()
   await running
 })

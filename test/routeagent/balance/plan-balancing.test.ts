@@ -8,6 +8,7 @@ import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import { serviceKey } from '../../../model/ids.ts'
+import { ANNOTATION_ENDS_OPEN } from '../../../model/services/service-shares.ts'
 import {
   SET_HAIRPIN,
   balanceElements,
@@ -132,6 +133,82 @@ t.test('a change on which no plan depends is told from the others', async (t) =>
   t.ok(differs(from('paris')), 'its clusters have shares')
   t.ok(planner.removeImport('shop', 'web'))
   t.notOk(planner.removeImport('shop', 'web'))
+})
+
+/** Divides a service by its status, as policies do: without one, it is a plain service. */
+const BY_STATUS: Traffic = {
+  of({ status, metadata }, slices) {
+    const shared = (status?.clusters ?? []).filter(({ cluster }) => cluster !== 'tokyo')
+    if (metadata.name === 'c' || shared.length === 0 || slices.length === 0) return undefined
+    return { clusterShares: new Map(shared.map(({ cluster }, i) => [cluster, 1000 * (i + 1)])) }
+  },
+}
+
+const few = fc.constantFrom('a', 'c')
+const usually = <T>(value: T, other: T): fc.Arbitrary<T> => fc.nat(7).map((n) => (n === 0 ? other : value))
+/** Each changes one object, and says whether the plan may differ. Most imports are as they were but for their status. */
+const setters = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc
+      .tuple(few, usually('245.0.0.1', '245.0.0.2'), fc.option(fc.subarray(['milano', 'paris', 'tokyo'])))
+      .map(([name, ip, from]) => {
+        const object = serviceImport(name, ip)
+        const status = from && { clusters: from.map((cluster) => ({ cluster })) }
+        return (planner: BalancePlanner) => planner.setImport({ ...object, ...(status && { status }) })
+      }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc
+      .tuple(few, few, clusters, addresses, usually('IPv4' as const, 'IPv6' as const), usually(true, false))
+      .map(([name, service, from, hosts, addressType, isLabelled]) => {
+        const { metadata, ...made } = slice(service, from, hosts)
+        const annotations = { [ANNOTATION_ENDS_OPEN]: 'true' }
+        const labels = isLabelled ? metadata.labels : undefined
+        const { labels: _, ...others } = metadata
+        const named = { ...others, name: `${name}-${from}`, annotations, ...(labels && { labels }) }
+        const object: EndpointSlice = { ...made, metadata: named, addressType }
+        return (planner: BalancePlanner) => planner.setSlice(object)
+      }),
+  },
+  { weight: 1, arbitrary: few.map((name) => (planner: BalancePlanner) => planner.removeImport('shop', name)) },
+  {
+    weight: 1,
+    arbitrary: fc.tuple(few, clusters).map(
+      ([name, from]) =>
+        (planner: BalancePlanner) =>
+          planner.removeSlice('shop', `${name}-${from}`),
+    ),
+  },
+)
+
+t.test('a change that is said to change no plan changes none, in whatever order objects come', (t) => {
+  let silent = 0
+  fc.assert(
+    fc.property(
+      fc.array(fc.tuple(setters, fc.nat(3000)), { minLength: 25, maxLength: 40 }),
+      fc.nat(20),
+      (changes, trafficAt) => {
+        const planner = new BalancePlanner(SERVICE_CONTEXT)
+        let atMs = 0
+        for (const [i, [change, laterMs]] of changes.entries()) {
+          if (i === trafficAt) planner.setTraffic(BY_STATUS)
+          atMs += laterMs
+          // Without the time nothing is held, and with it the withdrawn ports are looked at.
+          for (const at of [undefined, atMs]) planner.takeChanges(at)
+          const { dueMs } = planner
+          if (change(planner)) continue
+          silent += 1
+          for (const at of [undefined, atMs]) deepStrictEqual(planner.takeChanges(at), [])
+          equal(planner.dueMs, dueMs, 'and none that is to come')
+        }
+      },
+    ),
+    { numRuns: 300 },
+  )
+  ok(silent > 100, 'there were such changes')
+  t.end()
 })
 
 t.test('any sequence of changes comes to what a start from nothing comes to, in the kernel too', async () => {

@@ -153,6 +153,43 @@ t.test('entries of TCP connections that a drain has ended are forgotten, and tho
   await running
 })
 
+t.test('UDP flows are removed also while connections that a drain has ended cannot be listed', async (t) => {
+  const clock = new FakeClock()
+  const [flows, logger] = [new FakeConnections(), new CapturingLogger()]
+  const planner = new BalancePlanner({ ...SERVICE_CONTEXT, reachable: undefined })
+  const http = { name: 'http', protocol: 'TCP', port: 80 } as const
+  const ports = [{ ...http, port: 8080 }, TARGET]
+  planner.replaceAll(
+    [serviceImport('web', VIP, { ports: [http, DNS] })],
+    [slice('web', 'paris', ['244.1.0.5'], ports), slice('web', 'roma', ['244.3.0.5'], ports)],
+  )
+  const metrics = routeAgentMetrics(createMetrics('routeagent'))
+  const loop = new StaleFlowLoop({ flows, clock, logger, metrics }, 'stale-flows', () => planner)
+  flows.calls = () => Promise.reject(new KernelError('EPERM', 'list connections', 'not permitted'))
+  const stopping = new AbortController()
+  const running = loop.run(stopping.signal)
+  const apply = (ended: readonly string[]): void => {
+    planner.setTraffic({ of: () => ({ clusterShares: new Map([['roma', 1]]), ended: new Set(ended) }) })
+    loop.planned(planner.takeChanges())
+    loop.applied(true)
+  }
+  apply([])
+  apply(['paris'])
+  await clock.advance(200_000)
+  const warnings = () => logger.lines.filter(({ level }) => level === 'warn').length
+  t.equal(warnings(), 1, 'told once')
+  const scans = flows.scans
+  flows.openFlow('10.42.1.5:7000', `${VIP}:53`, '244.1.0.5:5353')
+  await clock.advance(60_000)
+  t.ok(flows.scans - scans < 20, `${flows.scans - scans} rounds in a minute`)
+  const left: TranslatedFlow[] = []
+  await flows.flows(ALL, 10, (one) => left.push(one))
+  t.same(left, [])
+  t.equal(warnings(), 1)
+  stopping.abort()
+  await running
+})
+
 t.test('a flow stays exactly if a served endpoint answers it', async () => {
   const number = fc.integer({ min: 1, max: 6 })
   fc.assert(

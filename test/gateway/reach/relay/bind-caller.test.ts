@@ -208,6 +208,28 @@ t.test('a relay that lies cannot make an end ask without a pause', async (t) => 
   }
 })
 
+t.test('a relay that lets each binding end at once is not asked more often for that', (t) => {
+  const stage = new RelayStage()
+  const [a, b] = [stage.end('paris'), stage.end('oslo')]
+  const caller = callerOf(a, b)
+  const seen = parseAddressPort(A)
+  let asked = 0
+  for (let ms = 0; ms < 60_000; ms += 1) {
+    const question = caller.next(ms, 0)
+    if (question === undefined) continue
+    asked += 1
+    const { counter = 0 } = decodeQuestion(question.bytes, a.key) ?? {}
+    const of = { from: a.id, to: b.id, counter }
+    const bound = { type: 'bound', port: 5000, seen, lifeMs: 1, cookie: Buffer.alloc(16, 1) } as const
+    const far = { at: parseAddressPort(B), mapping: 'unknown', sharedMs: 10_000 } as const
+    const isAsking = question.to.port === RELAY_AT.port
+    const answer: BindAnswer = isAsking ? { ...of, type: 'assigned', port: 5000 } : { ...of, ...bound, far }
+    caller.take(encodeAnswer(answer, a.key), question.to, ms)
+  }
+  t.ok(asked <= 65, `${asked} questions in a minute`)
+  t.end()
+})
+
 t.test('answers that are not for this question', async (t) => {
   const { stage, calls } = twoEnds()
   const [one, other] = calls

@@ -3,6 +3,7 @@ import t from 'tap'
 import type { TwoWays } from '../../../../gateway/reach/relay/suspects.ts'
 import {
   IDLE_RELAY_MS,
+  MOST_FORGIVEN,
   MOST_UNPROVEN,
   ONE_WAY_MS,
   RelayCalls,
@@ -420,13 +421,29 @@ t.test('a NAT gives this end another place: its relays are asked at once, and ar
     outside = '198.51.100.1:40002'
     await settle(100)
     t.notOk(knows(), `${says}: nothing is due`)
-    if (says === 'suspected') calls.suspected('roma')
+    if (says === 'suspected') calls.suspected(new Set(['roma']))
     else calls.failed('roma', place.at)
     t.equal(calls.worth('roma', relay), says === 'failed' ? 'useless' : 'good')
     await settle(300)
     t.ok(knows(), `${says}: the relay knows the new place`)
     t.equal(calls.worth('roma', relay), 'good', says)
     t.match(stage.prove(roma, paris, { at: '192.0.2.1:40001', port }), { far: { at: parseAddressPort(outside) } })
+    if (says === 'failed') {
+      const worth: string[] = []
+      for (let i = 3; i < 8; i++) {
+        outside = `198.51.100.1:4000${i}`
+        calls.failed('roma', place.at)
+        stage.prove(roma, paris, { at: '192.0.2.1:40001', port })
+        await settle(10_000)
+        worth.push(calls.worth('roma', relay))
+      }
+      const left = MOST_FORGIVEN - 1
+      t.strictSame(
+        worth,
+        worth.map((_, i) => (i < left ? 'good' : 'useless')),
+        'one that always says so is of no use',
+      )
+    }
     calls.close()
   }
 })
