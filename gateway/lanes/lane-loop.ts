@@ -160,7 +160,9 @@ export class LaneLoop {
 
     const read = await readGatewayWorld(this.#deps, config, signal, this.#known())
     if (read === undefined) return
-    const world = this.#phase.look({ ...read, roamed: this.#calls.roamed(read.laneStates.values(), read.monotonicMs) })
+    const roamed = this.#calls.roamed(read.laneStates.values(), read.monotonicMs)
+    // What relays have answered while the kernel was read need not wait for the next round.
+    const world = this.#phase.look({ ...read, ...this.#init.relays?.known, roamed })
     if (this.#phase.returnsUntilMs !== undefined) this.#requests.wakeAt(this.#phase.returnsUntilMs)
     const up = upKeys(world)
 
@@ -195,7 +197,7 @@ export class LaneLoop {
     round.finish()
   }
 
-  /** What this process knows now and neither the kernel nor an object contains. */
+  /** What this process knows now and neither the kernel nor an object contains, except for what relays show. */
   #known(): Known {
     const { handover } = this.#deps
     const nextIdentity = this.#init.nextIdentity?.()
@@ -203,7 +205,6 @@ export class LaneLoop {
     return {
       health: this.#init.probing.health(),
       ...this.#calls.known,
-      ...this.#init.relays?.known,
       ...this.#init.portMappings?.known,
       ...(nextIdentity === undefined ? {} : { nextIdentity }),
       ...(publicName === undefined ? {} : { publicName }),
@@ -214,7 +215,8 @@ export class LaneLoop {
 
   #asOfNow(world: GatewayWorld): GatewayWorld | undefined {
     if (this.#phase.plan === undefined) return undefined
-    return { ...world, ...this.#known(), ...readReach(this.#deps.api, world.node, world.own.spec.id) }
+    const known = { ...this.#known(), ...this.#init.relays?.known }
+    return { ...world, ...known, ...readReach(this.#deps.api, world.node, world.own.spec.id) }
   }
 }
 
