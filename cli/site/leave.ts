@@ -51,7 +51,7 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   await removeObjects(site, init.signal)
   await removePreferLocal(site, init)
-  await removeMemberIdentity(config.identity, config.hub.listen.length > 1)
+  await removeMemberIdentity(config.identity, await markOf(config))
   return identity?.cluster ?? membership?.spec.clusterId ?? config.name
 }
 
@@ -185,6 +185,15 @@ function untilNone(
     signal.addEventListener('abort', look, { once: true })
     look()
   })
+}
+
+/** Where several hubs have the identity, each of them hears that it was removed. */
+async function markOf({ hub, state }: OpenSite['config']): Promise<((name: string) => Promise<void>) | undefined> {
+  if (hub.listen.length <= 1) return undefined
+  // Loaded on demand: most sites need none of it.
+  const { SharedMarks } = await import('../../compose/hub/shared-marks.ts')
+  const marks = new SharedMarks(state)
+  return (name) => marks.add(`identity/${name}`)
 }
 
 const OURS = [
