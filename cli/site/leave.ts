@@ -42,12 +42,22 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   if (identity !== undefined) await reportToBroker(identity, init)
   if (membership !== undefined) {
-    const { signal } = init
-    await new MembershipChanges(api).apply(
-      ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, phase: 'leaving' } }),
-      signal,
-    )
-    await nodesDone(site, init)
+    const changes = new MembershipChanges(api)
+    const sayLeaving = (): Promise<unknown> =>
+      changes.apply(({ spec, ...rest }) => ({ ...rest, spec: { ...spec, phase: 'leaving' } }), init.signal)
+    await sayLeaving()
+    // Files have no compare-and-swap: an agent that read the Membership before may write it after. A disk that takes nothing
+    // shows in nodes that do not clean up.
+    const look = (): void => {
+      if (memberships.get(MEMBERSHIP_NAME)?.spec.phase === 'joined') void sayLeaving().catch(() => undefined)
+    }
+    const stop = memberships.onChange(look)
+    try {
+      look()
+      await nodesDone(site, init)
+    } finally {
+      stop()
+    }
   }
   await removeObjects(site, init.signal)
   await removePreferLocal(site, init)

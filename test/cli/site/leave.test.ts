@@ -110,6 +110,25 @@ t.test('it waits until every node has cleaned up', async (t) => {
   t.same([site.identity(), site.objects()], [[], []])
 })
 
+t.test('an agent that read the Membership before, and writes it after, takes nothing back', async (t) => {
+  const { api, leave } = await member(t)
+  await api.apply(gateway)
+  const memberships = api.cache('Membership')
+  await memberships.whenSynced(new AbortController().signal)
+  const before = memberships.get('self')
+  if (before === undefined) throw new Error('no Membership')
+  const leaving = leave()
+  const isLeaving = (exposure: string | undefined): boolean => {
+    const spec = memberships.get('self')?.spec
+    return spec?.phase === 'leaving' && spec.exposure === exposure
+  }
+  await eventually(() => isLeaving(before.spec.exposure), { say: 'it leaves' })
+  await api.apply({ ...before, spec: { ...before.spec, exposure: 'pods' } } satisfies Membership)
+  await eventually(() => isLeaving('pods'), { say: 'it still leaves', deadlineMs: 5000 })
+  await api.remove('Gateway', 'gw')
+  t.same(await leaving, { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
+})
+
 t.test('a node that does not clean up in time, and then does', async (t) => {
   const { site, api, leave } = await member(t)
   await api.apply(gateway)
