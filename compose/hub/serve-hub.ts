@@ -196,13 +196,14 @@ async function untilOpen(
   { clock, logger }: Pick<ComponentDeps, 'clock' | 'logger'>,
   signal: AbortSignal,
 ): Promise<HubStore | undefined> {
-  let isTold = false
+  let isReported = false
   for (;;) {
     try {
       return await open()
     } catch (error) {
-      if (!isTold) logger.warn('the authority cannot be used', { reason: 'StateFileDamaged', why: messageOf(error) })
-      isTold = true
+      if (!isReported)
+        logger.warn('the authority cannot be used', { reason: 'StateFileDamaged', why: messageOf(error) })
+      isReported = true
     }
     if (!(await unlessAborted(clock.sleep(AUTHORITY_MS, signal), signal))) return undefined
   }

@@ -220,7 +220,7 @@ export class HubMember {
           return { ...(await this.#present()), missing, ...(offers === undefined ? {} : { offers }) }
         const named = new Set([...whole.map(([path]) => path), ...damaged])
         const kept = await tree.keepOnly(named, request.removals)
-        this.#tellOnce('the acting hub has lost files, which this hub keeps', kept)
+        this.#reportOnce('the acting hub has lost files, which this hub keeps', kept)
       }
       // The acting hub counts on what this one says it has.
       if (version !== undefined) await this.#disk.sync.of(clock, (onProgress) => tree.sync(onProgress))
@@ -407,7 +407,7 @@ export class HubMember {
       else whole.set(path, hash)
     }
     const lost = [...new Set([...bad, ...(await this.#deps.tree.lacks())])]
-    this.#tellOnce('the disk of this hub has lost files, or damaged them', lost)
+    this.#reportOnce('the disk of this hub has lost files, or damaged them', lost)
     // Hubs of earlier releases keep and give back only what is named here.
     const damaged = isMember ? lost : lost.filter((path) => !this.#deps.tree.isShared(path))
     const removals = isMember ? 'marked' : 'all'
@@ -675,8 +675,8 @@ export class HubMember {
     return save.troubleMs(now) >= DISK_MS || sync.troubleMs(now) >= DISK_MS || scan.runsMs(now) >= SLOW_SCAN_MS
   }
 
-  /** Files are told of once, and again when they are others. */
-  #tellOnce(what: string, paths: readonly TreePath[]): void {
+  /** Reports files once, and again when they are others. */
+  #reportOnce(what: string, paths: readonly TreePath[]): void {
     const named = [...paths].sort().join(' ')
     if (named === '') this.#troubles.delete(what)
     else if (this.#troubles.get(what) !== named) {
