@@ -42,16 +42,26 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   if (identity !== undefined) await reportToBroker(identity, init)
   if (membership !== undefined) {
-    const { signal } = init
-    await new MembershipChanges(api).apply(
-      ({ spec, ...rest }) => ({ ...rest, spec: { ...spec, phase: 'leaving' } }),
-      signal,
-    )
-    await nodesDone(site, init)
+    const changes = new MembershipChanges(api)
+    const sayLeaving = (): Promise<unknown> =>
+      changes.apply(({ spec, ...rest }) => ({ ...rest, spec: { ...spec, phase: 'leaving' } }), init.signal)
+    await sayLeaving()
+    // Files have no compare-and-swap: an agent that read the Membership before may write it after. A disk that takes nothing
+    // shows in nodes that do not clean up.
+    const look = (): void => {
+      if (memberships.get(MEMBERSHIP_NAME)?.spec.phase === 'joined') void sayLeaving().catch(() => undefined)
+    }
+    const stop = memberships.onChange(look)
+    try {
+      look()
+      await nodesDone(site, init)
+    } finally {
+      stop()
+    }
   }
   await removeObjects(site, init.signal)
   await removePreferLocal(site, init)
-  await removeMemberIdentity(config.identity, config.hub.listen.length > 1)
+  await removeMemberIdentity(config.identity, await markOf(config))
   return identity?.cluster ?? membership?.spec.clusterId ?? config.name
 }
 
@@ -185,6 +195,15 @@ function untilNone(
     signal.addEventListener('abort', look, { once: true })
     look()
   })
+}
+
+/** Where several hubs have the identity, each of them hears that it was removed. */
+async function markOf({ hub, state }: OpenSite['config']): Promise<((name: string) => Promise<void>) | undefined> {
+  if (hub.listen.length <= 1) return undefined
+  // Loaded on demand: most sites need none of it.
+  const { SharedMarks } = await import('../../compose/hub/shared-marks.ts')
+  const marks = new SharedMarks(state)
+  return (name) => marks.add(`identity/${name}`)
 }
 
 const OURS = [

@@ -5,9 +5,10 @@
  *   authority.pem             private key and certificate, mode 0600
  *   invitations/<id>.json     hash of the secret, the node, the expiry; once used, the key that used it
  *   nodes/<name>.json         hash of the key whose certificates count; without it the node is refused
+ *   removed/                  where there are several hubs: SharedMarks
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import { readFileSync, readdirSync } from 'node:fs'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
@@ -29,6 +30,7 @@ import {
 } from '../../protocol/identity/identity.ts'
 import { type Clock, SerialQueue } from '../../reconcile/reconcile.ts'
 import { UserError, createFile, replaceFile } from '../../runtime/runtime.ts'
+import { SharedMarks } from './shared-marks.ts'
 
 export interface HubStoreInit {
   /** The state folder of the site. */
@@ -67,13 +69,17 @@ export class HubStore {
     this.#authority = authority
   }
 
-  /** Creates the authority if there is none. Throws UserError if it cannot be read or written. */
+  /**
+   * Creates the authority if there is none. Throws UserError if it cannot be read or written, or if the disk has lost that of
+   * several hubs: another one would take the place of theirs.
+   */
   static async open(clock: Pick<Clock, 'now'>, init: HubStoreInit): Promise<HubStore> {
     const file = join(init.state, 'hub', 'authority.pem')
     try {
       await mkdir(join(init.state, 'hub'), { recursive: true, mode: 0o700 })
       const present = await readAuthority(file)
       if (present !== undefined) return new HubStore(clock, init, present)
+      if (hasOthers(init.state)) throw new Error('it is missing: copy it from another hub of the site')
       const made = await createSiteCa(init.site, clock.now())
       await createFile(file, `${keyToPem(made.key)}${certificateToPem(made.certificate)}`)
       // Another process may have been first.
@@ -121,7 +127,7 @@ export class HubStore {
   async revoke(node: string): Promise<boolean> {
     const invited = await this.#forgetInvitations(node)
     const isKnown = this.#node(node) !== undefined
-    await rm(this.#path('nodes', node), { force: true })
+    if (isKnown) await this.#remove('nodes', node)
     return invited || isKnown
   }
 
@@ -149,7 +155,7 @@ export class HubStore {
   enrol({ token, node, csr }: EnrolRequest): Promise<string> {
     return this.#queue.run(async () => {
       const [, id = '', secret = ''] = TOKEN.exec(token) ?? []
-      const invitation = id === '' ? undefined : await this.#invitation(id)
+      const invitation = id === '' ? undefined : await this.#invitation(id).catch(() => undefined)
       const isRight = invitation !== undefined && isSame(hashTokenSecret(secret), invitation.secretHash)
       // One text for all of these: a stranger learns nothing about invitations.
       if (!isRight || invitation.node !== node || this.#clock.now() >= invitation.expiresAtMs)
@@ -208,9 +214,18 @@ export class HubStore {
       const isOver = invitation === undefined || this.#clock.now() >= invitation.expiresAtMs
       if (!isOver && invitation.node !== node) continue
       found ||= invitation?.node === node
-      await rm(this.#path('invitations', id), { force: true })
+      await this.#remove('invitations', id)
     }
     return found
+  }
+
+  /** Throws what the disk says, but removes the file in any case: this hub must not admit what was revoked. */
+  async #remove(room: 'invitations' | 'nodes', name: string): Promise<void> {
+    try {
+      if (hasOthers(this.#init.state)) await new SharedMarks(this.#init.state).add(`hub/${room}/${name}.json`)
+    } finally {
+      await rm(this.#path(room, name), { force: true })
+    }
   }
 
   async #write(room: 'invitations' | 'nodes', name: string, value: unknown): Promise<void> {
@@ -221,6 +236,11 @@ export class HubStore {
   #path(room: 'invitations' | 'nodes', name: string): string {
     return join(this.#folder, room, `${name}.json`)
   }
+}
+
+/** Whether this is the folder of one of several hubs. */
+function hasOthers(state: string): boolean {
+  return existsSync(join(state, 'hub', 'members.json'))
 }
 
 async function readAuthority(file: string): Promise<Authority | undefined> {

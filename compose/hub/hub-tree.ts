@@ -6,12 +6,14 @@
  *   state/objects, state/files, state/leases                    the driver's
  *   state/identity                                              of the cluster, at its broker
  *   state/hub                                                   authority, nodes, and members.json: the hubs that vote
+ *   state/hub/removed                                           SharedMarks
  *   state/term/term.json, state/term/promote                    of this machine only
  *   state/removed/                                              marks of this machine only (RemovalMarks)
  *   state/discarded/<time>/                                     the user's files that the acting hub did not have
  *
- * An object of the state is removed only with a mark. One that is missing without it was lost by the disk: an empty file
- * takes its place, which no hub takes for news, until its writer or another hub gives the content.
+ * An object of the state, a part of the identity, a node and an invitation are removed only with a mark. One that is missing
+ * without it was lost by the disk, and no hub takes that for news. An empty file takes its place until its writer or another
+ * hub gives the content; of the identity nothing does, because readers of an empty file fail.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync, renameSync, rmSync } from 'node:fs'
@@ -21,13 +23,17 @@ import { RemovalMarks } from '../../kubeapi/files/files.ts'
 import { ClusterApiError } from '../../kubeapi/kubeapi.ts'
 import {
   type Changed,
+  type Removals,
   type SiteTree,
   type StoredTerm,
   type TreePath,
   parseStoredTerm,
 } from '../../kubeapi/remote/remote.ts'
+import { IDENTITY_PARTS } from '../../protocol/membership/membership.ts'
 import { type Clock, SerialQueue } from '../../reconcile/reconcile.ts'
 import { UserError, createFile, messageOf, replaceFile, syncPath, writeTemporary } from '../../runtime/runtime.ts'
+import { canRestore, isNewer } from './plan-identity.ts'
+import { SharedMarks } from './shared-marks.ts'
 
 export interface TreePlaces {
   /** Absolute paths. */
@@ -40,8 +46,19 @@ const STATE_FOLDERS = ['objects', 'files', 'leases', 'identity', 'hub'] as const
 const MEMBERS = 'state/hub/members.json'
 /** Every site of several hubs has these, so one that is missing is a fault of the disk. */
 const NEVER_GONE: ReadonlySet<TreePath> = new Set(['site.yaml', 'state/hub/authority.pem', MEMBERS])
-/** Nobody removes these without a mark. */
+/** Nobody removes these without a mark of the machine. */
 const MARKED = /^state\/objects\//
+/** Nobody removes these without a mark that all hubs get. */
+const SHARED =
+  /^state\/(hub\/(authority\.pem$|(nodes|invitations)\/)|identity\/(cluster\.key|ca\.crt|cluster\.crt|broker\.json|access\.json)$)/
+const SHARED_MARK = /^state\/hub\/removed\//
+const IDENTITY = /^state\/identity\//
+const AUTHORITY = 'state/hub/authority.pem'
+/** Each site that has joined has these, and its Membership. */
+const IDENTITY_PATHS: readonly TreePath[] = IDENTITY_PARTS.map((name) => `state/identity/${name}`)
+const MEMBERSHIP = 'state/objects/Membership/_/self.json'
+/** In place of the stamp of a file that the disk has lost, and that no file takes the place of. */
+const LOST = 'lost'
 /** Of one file in one run. */
 const MOST_KEPT = 100
 const USER = /\.(ya?ml|json)$/
@@ -71,6 +88,7 @@ export class HubTree implements SiteTree {
   readonly #folders = new Set<string>()
   readonly #syncs = new SerialQueue()
   readonly #marks: RemovalMarks
+  readonly #sharedMarks: SharedMarks
   readonly #clock: Pick<Clock, 'now' | 'monotonic'>
   readonly #startMs: number
   /** When stale marks were last dropped, or this process started, in monotonic milliseconds. */
@@ -86,6 +104,7 @@ export class HubTree implements SiteTree {
     this.#startMs = clock.now()
     this.#marksMs = clock.monotonic()
     this.#marks = new RemovalMarks(places.state)
+    this.#sharedMarks = new SharedMarks(places.state)
     this.#discarded = join(places.state, 'discarded', new Date(this.#startMs).toISOString().replaceAll(':', '-'))
   }
 
@@ -116,12 +135,14 @@ export class HubTree implements SiteTree {
     for (const [path, stamp] of seen) {
       if (this.#known.get(path)?.stamp === stamp) continue
       this.#known.set(path, { stamp })
-      this.#noteUnsynced(path, stamp)
+      if (stamp !== LOST) this.#noteUnsynced(path, stamp)
+      if (SHARED.test(path)) await this.#dropOldMark(path)
       changed.push(path)
     }
     for (const path of gone) {
       if (seen.has(path)) continue
-      this.#marks.drop(markOf(path))
+      // All hubs keep the mark of what they share: one that is away now must hear of it, too.
+      if (MARKED.test(path)) this.#marks.drop(markOf(path))
       this.#known.delete(path)
       this.#unsynced.delete(path)
       this.#written.delete(path)
@@ -144,15 +165,17 @@ export class HubTree implements SiteTree {
     if (isDamaged(path, content)) return false
     const place = this.#pathOf(path)
     const present = await contentOf(place)
-    const isLost =
-      present === undefined ? this.isKept(path) && !this.#marks.has(markOf(path)) : isDamaged(path, present)
-    if (!isLost) return false
+    const isLost = present === undefined ? this.isKept(path) && !this.#hasMark(path) : isDamaged(path, present)
+    const isOld = present !== undefined && !isLost && isNewer(path, content, present)
+    if (!isLost && !isOld) return false
+    if (isLost && !canRestore(path, content, await this.#identity())) return false
     await makeFolder(dirname(place))
     // Its writer may be faster: what is good now stays.
     if (present === undefined) return createFile(place, content)
     const temporary = await writeTemporary(place, content, 0o600)
     try {
-      if (!isDamaged(path, readFileSync(place))) return false
+      const latest = readFileSync(place)
+      if (!isDamaged(path, latest) && !isNewer(path, content, latest)) return false
       renameSync(temporary, place)
       return true
     } catch (error) {
@@ -164,7 +187,24 @@ export class HubTree implements SiteTree {
   }
 
   isKept(path: TreePath): boolean {
-    return MARKED.test(path)
+    return MARKED.test(path) || SHARED.test(path)
+  }
+
+  isShared(path: TreePath): boolean {
+    return SHARED.test(path)
+  }
+
+  async lacks(): Promise<readonly TreePath[]> {
+    const hasJoined = (await contentOf(this.#pathOf(MEMBERSHIP))) !== undefined
+    const lacking: TreePath[] = []
+    for (const path of [AUTHORITY, ...(hasJoined ? IDENTITY_PATHS : [])])
+      if (this.#isLost(path) && (await contentOf(this.#pathOf(path))) === undefined) lacking.push(path)
+    return lacking
+  }
+
+  async isNewer(path: TreePath, content: Uint8Array): Promise<boolean> {
+    const present = await contentOf(this.#pathOf(path))
+    return present !== undefined && isNewer(path, content, present)
   }
 
   hasRefused(path: TreePath, hash: string): boolean {
@@ -198,23 +238,30 @@ export class HubTree implements SiteTree {
     }
   }
 
-  async write(path: TreePath, content: Uint8Array | undefined): Promise<void> {
+  async write(path: TreePath, content: Uint8Array | undefined): Promise<'newer' | undefined> {
     const place = this.#pathOf(path)
     const present = await contentOf(place)
     if (content !== undefined && present !== undefined && Buffer.from(present).equals(content)) {
       this.#unsynced.add(path)
-      return
+      return undefined
     }
     if (content !== undefined && present !== undefined && isDamaged(path, content) && !isDamaged(path, present)) {
       this.#refused.set(path, hashOf(content))
-      return
+      return undefined
+    }
+    if (content !== undefined && present !== undefined && isNewer(path, present, content)) {
+      this.#refused.set(path, hashOf(content))
+      return 'newer'
     }
     this.#refused.delete(path)
     this.#folders.add(dirname(place))
     // What the acting hub says is newer than a mark of this machine.
     if (MARKED.test(path)) this.#marks.drop(markOf(path))
+    if (SHARED.test(path) && content !== undefined) this.#sharedMarks.drop(markOf(path))
     if (content === undefined && NEVER_GONE.has(path))
       throw new ClusterApiError('Invalid', `path ${path}: expected a content, since no site is without it`)
+    // A hub of an earlier release marks nothing.
+    if (SHARED.test(path) && content === undefined) await this.#sharedMarks.add(markOf(path))
     if (present !== undefined) await this.#keepUser(path, place, present)
     if (content === undefined) {
       await rm(place, { force: true })
@@ -233,6 +280,7 @@ export class HubTree implements SiteTree {
       })
     }
     if (path === MEMBERS) this.#members = undefined
+    return undefined
   }
 
   async hashes(): Promise<readonly (readonly [TreePath, string | undefined])[]> {
@@ -257,10 +305,19 @@ export class HubTree implements SiteTree {
     return hashes
   }
 
-  async keepOnly(paths: ReadonlySet<TreePath>): Promise<void> {
+  async keepOnly(paths: ReadonlySet<TreePath>, removals?: Removals): Promise<readonly TreePath[]> {
     const seen = new Map<TreePath, string>()
     await this.#list(seen)
-    for (const path of seen.keys()) if (!paths.has(path)) await this.write(path, undefined)
+    const kept: TreePath[] = []
+    for (const path of seen.keys()) {
+      if (paths.has(path)) continue
+      const isLost = removals === 'marked' && SHARED.test(path) && !this.#hasMark(path)
+      if (isLost) kept.push(path)
+      else if (removals !== undefined || !SHARED_MARK.test(path)) await this.write(path, undefined)
+      // Of an earlier site: this one has removed nothing.
+      if (removals === 'all' && SHARED.test(path)) this.#sharedMarks.drop(markOf(path))
+    }
+    return kept
   }
 
   /** Not at once after a start: after days without power, another hub may still have what was removed last. */
@@ -269,21 +326,52 @@ export class HubTree implements SiteTree {
     if (nowMs - this.#marksMs < MARKS_MS) return
     this.#marksMs = nowMs
     await this.#marks.dropStale(this.#clock.now())
+    await this.#sharedMarks.dropStale(this.#clock.now())
   }
 
-  /** Whether a file that is missing was there at the last look, and is not one that its owner has removed. */
+  /**
+   * Whether a file that is missing is not one that its owner has removed. An object counts only if it was there at the last
+   * look: its marks go once the others have heard of them.
+   */
   #isLost(path: TreePath): boolean {
-    return MARKED.test(path) && this.#known.has(path) && !this.#marks.has(markOf(path))
+    if (SHARED.test(path)) return !this.#hasMark(path)
+    return MARKED.test(path) && this.#known.has(path) && !this.#hasMark(path)
+  }
+
+  #hasMark(path: TreePath): boolean {
+    return SHARED.test(path) ? this.#sharedMarks.has(markOf(path)) : this.#marks.has(markOf(path))
   }
 
   /** For a file that the disk has lost. */
   async #keepPlace(path: TreePath, seen: Map<TreePath, string>): Promise<void> {
-    const place = this.#pathOf(path)
-    await makeFolder(dirname(place))
-    await writeFile(place, '', { flag: 'wx', mode: 0o600 }).catch((error: unknown) => {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-    })
-    await this.#look(path, seen)
+    if (!IDENTITY.test(path)) {
+      const place = this.#pathOf(path)
+      await makeFolder(dirname(place))
+      await writeFile(place, '', { flag: 'wx', mode: 0o600 }).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+      })
+      await this.#look(path, seen)
+    }
+    // Also where a folder or a pipe has its name.
+    if (!seen.has(path)) seen.set(path, LOST)
+  }
+
+  /** A file that was written after its mark is not the one that was removed. */
+  async #dropOldMark(path: TreePath): Promise<void> {
+    const madeMs = this.#sharedMarks.madeMs(markOf(path))
+    if (madeMs === undefined) return
+    const { ctimeMs } = await stat(this.#pathOf(path)).catch(() => ({ ctimeMs: -Infinity }))
+    if (ctimeMs > madeMs) this.#sharedMarks.drop(markOf(path))
+  }
+
+  /** What of the identity is good on this disk. */
+  async #identity(): Promise<ReadonlyMap<TreePath, Uint8Array>> {
+    const good = new Map<TreePath, Uint8Array>()
+    for (const path of IDENTITY_PATHS) {
+      const content = await contentOf(this.#pathOf(path))
+      if (content !== undefined && !isDamaged(path, content)) good.set(path, content)
+    }
+    return good
   }
 
   /** At the start, files that the kernel has written long ago need no sync: there may be very many. */
@@ -485,6 +573,7 @@ export class TermStore {
 
 // A power loss can leave a file empty, filled with NUL octets, or cut off: no hub takes such a content for news.
 
+const PEM = /^state\/identity\/(cluster\.key|cluster\.crt|ca\.crt)$/
 const OBJECT = /^state\/objects\/([^/]+)\/[^/]+\/[^/@]+(@status|@user)?\.json$/
 
 /**
@@ -494,6 +583,8 @@ const OBJECT = /^state\/objects\/([^/]+)\/[^/]+\/[^/@]+(@status|@user)?\.json$/
 export function isDamaged(path: TreePath, content: Uint8Array): boolean {
   if (!path.startsWith('state/')) return false
   if (content.every((octet) => octet === 0)) return true
+  if (PEM.test(path))
+    return !/-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\s*$/.test(Buffer.from(content).toString())
   if (!path.endsWith('.json')) return false
   const value = jsonOf(content)
   if (typeof value !== 'object' || value === null) return true

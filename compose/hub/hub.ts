@@ -4,5 +4,6 @@
  */
 export { HubStore } from './hub-store.ts'
 export { TermStore } from './hub-tree.ts'
+export { SharedMarks } from './shared-marks.ts'
 export { type HubRole, type SiteNode, copiesOf, openFirstHub, openSiteNode } from './open-site-node.ts'
 export { type ActingSite, serveHub, serveHubs } from './serve-hub.ts'

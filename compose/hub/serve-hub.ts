@@ -21,6 +21,7 @@ import type { HubRole } from './open-site-node.ts'
 
 /** Its certificate is valid for 90 days, and is replaced in the running process. */
 const RENEW_MS = 24 * 3_600_000
+const AUTHORITY_MS = 1000
 
 export interface HubSite {
   readonly config: SiteConfig
@@ -122,7 +123,9 @@ export async function serveHubs(
       ...{ clock, logger },
       identify,
       peer: async (request) => {
-        if (store === undefined && existsSync(join(places.state, 'hub', 'authority.pem'))) await openStore()
+        // One that is damaged comes back from the hub that asks here.
+        if (store === undefined && existsSync(join(places.state, 'hub', 'authority.pem')))
+          await openStore().catch(() => undefined)
         return member.answer(request)
       },
     },
@@ -140,7 +143,8 @@ export async function serveHubs(
       return init.started
     })
     const config = { ...current, objects, state, identity: join(state, 'identity') }
-    const nodes = await openStore()
+    const nodes = await untilOpen(openStore, deps, until)
+    if (nodes === undefined) return
     const api = new FileApi({ clock, logger }, { objects, state, gateways: config.gateways, severalHubs: true })
     try {
       hub.act({
@@ -183,5 +187,24 @@ export async function serveHubs(
     over.abort()
     await renewing
     await hub.close()
+  }
+}
+
+/** Another hub gives this one the authority that its disk has lost, once this one acts. Undefined after the signal. */
+async function untilOpen(
+  open: () => Promise<HubStore>,
+  { clock, logger }: Pick<ComponentDeps, 'clock' | 'logger'>,
+  signal: AbortSignal,
+): Promise<HubStore | undefined> {
+  let isReported = false
+  for (;;) {
+    try {
+      return await open()
+    } catch (error) {
+      if (!isReported)
+        logger.warn('the authority cannot be used', { reason: 'StateFileDamaged', why: messageOf(error) })
+      isReported = true
+    }
+    if (!(await unlessAborted(clock.sleep(AUTHORITY_MS, signal), signal))) return undefined
   }
 }

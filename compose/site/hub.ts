@@ -1,7 +1,7 @@
 /** Starts the hub of a plain site: on the node that holds its folder, or one of several. */
-import { folderIdentity } from '../../protocol/membership/membership.ts'
+import { IdentityFileError, type MemberIdentity, folderIdentity } from '../../protocol/membership/membership.ts'
 import { unlessAborted } from '../../reconcile/reconcile.ts'
-import { type ComponentDeps, UserError, formatHostPort } from '../../runtime/runtime.ts'
+import { type ComponentDeps, UserError, formatHostPort, messageOf } from '../../runtime/runtime.ts'
 import { type ActingSite, serveHub, serveHubs } from '../hub/hub.ts'
 import { run as runAgent } from './agent.ts'
 import { type SiteRun, hubAddresses, untilLeft } from './part.ts'
@@ -28,7 +28,20 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
 /** Runs the agent while this hub acts. */
 async function act(deps: ComponentDeps, site: SiteRun, acting: ActingSite, signal: AbortSignal): Promise<void> {
   const identity = folderIdentity(acting.config.identity)
-  while ((await identity.read()) === undefined) {
+  let why: string | undefined
+  const read = async (): Promise<MemberIdentity | undefined> => {
+    try {
+      return await identity.read()
+    } catch (error) {
+      if (!(error instanceof IdentityFileError)) throw error
+      // Another hub may have what this disk has lost, and gives it only to a hub that runs.
+      if (why !== error.message)
+        deps.logger.warn('the identity cannot be used', { reason: 'StateFileDamaged', why: messageOf(error) })
+      why = error.message
+      return undefined
+    }
+  }
+  while ((await read()) === undefined) {
     if (!(await unlessAborted(deps.clock.sleep(IDENTITY_MS, signal), signal))) return
   }
   const { remote, ...rest } = site

@@ -29,7 +29,7 @@ import {
   voteRequest,
   whenSilent,
 } from './plan-term.ts'
-import { MAX_FILE, MAX_OFFERS, type PeerAnswer, type PeerRequest, type TreePath } from './wire.ts'
+import { MAX_FILE, MAX_OFFERS, type PeerAnswer, type PeerRequest, type Removals, type TreePath } from './wire.ts'
 
 /** The files of a site on this machine that hubs keep equal. */
 export interface SiteTree {
@@ -41,19 +41,26 @@ export interface SiteTree {
   /** Undefined if there is no such file. */
   readonly read: (path: TreePath) => Promise<Uint8Array | 'damaged' | undefined>
   /**
-   * Removes the file if there is no content. Refuses a damaged content instead of a good one (see hasRefused()). Throws
-   * ClusterApiError Invalid for a path that is not of the tree.
+   * Removes the file if there is no content. Refuses a damaged content instead of a good one, and one that is older than the
+   * file by what both say (see hasRefused()); gives 'newer' for the latter. Throws ClusterApiError Invalid for a path that is
+   * not of the tree.
    */
-  readonly write: (path: TreePath, content: Uint8Array | undefined) => Promise<void>
+  readonly write: (path: TreePath, content: Uint8Array | undefined) => Promise<'newer' | undefined>
   /** Whether write() kept a good file instead of the content with this hash. */
   readonly hasRefused: (path: TreePath, hash: string) => boolean
   /**
-   * Writes a file that another hub still has, if it is damaged here, or missing though nobody meant to remove it. Gives
-   * whether it did; changed() then finds it.
+   * Writes a file that another hub still has, if it is damaged here, older by what both say, or missing though nobody meant
+   * to remove it. Gives whether it did; changed() then finds it.
    */
   readonly restore: (path: TreePath, content: Uint8Array) => Promise<boolean>
   /** Whether nobody removes a file of this path without saying so. */
   readonly isKept: (path: TreePath) => boolean
+  /** Whether each hub gets the marks of removals of this path. */
+  readonly isShared: (path: TreePath) => boolean
+  /** What each hub of this site has, but this one has lost, though it may never have seen it in this run. */
+  readonly lacks: () => Promise<readonly TreePath[]>
+  /** Whether the file here is good, but older than `content`, by what both say. */
+  readonly isNewer: (path: TreePath, content: Uint8Array) => Promise<boolean>
   /** All files with their SHA-256 in hexadecimal; undefined for a damaged file of the state. */
   readonly hashes: () => Promise<readonly (readonly [TreePath, string | undefined])[]>
   /**
@@ -61,8 +68,8 @@ export interface SiteTree {
    * file that the disk has taken: very many take a slow disk a long time.
    */
   readonly sync: (onProgress?: () => void) => Promise<void>
-  /** Removes the files that are not in the list. */
-  readonly keepOnly: (paths: ReadonlySet<TreePath>) => Promise<void>
+  /** Removes the files that are not in the list, as far as `removals` lets it. Gives those that stay all the same. */
+  readonly keepOnly: (paths: ReadonlySet<TreePath>, removals?: Removals) => Promise<readonly TreePath[]>
 }
 
 export interface HubMemberDeps {
@@ -198,8 +205,10 @@ export class HubMember {
       const isCurrent = (): boolean =>
         this.#state.term === request.term && this.#state.role.is === 'following' && this.#office === undefined
       if (!isCurrent() || (base !== undefined && !isSame(base, this.#state.version))) return this.#present()
+      const newer: TreePath[] = []
       for (const [path, content] of files ?? []) {
-        await tree.write(path, content === null ? undefined : Buffer.from(content, 'base64'))
+        const kept = await tree.write(path, content === null ? undefined : Buffer.from(content, 'base64'))
+        if (kept === 'newer') newer.push(path)
       }
       if (whole !== undefined) {
         const present = new Map(await tree.hashes())
@@ -209,7 +218,9 @@ export class HubMember {
         const offers = request.wants === undefined ? undefined : await this.#offers(request, present)
         if (missing.length > 0 || version === undefined || !isCurrent())
           return { ...(await this.#present()), missing, ...(offers === undefined ? {} : { offers }) }
-        await tree.keepOnly(new Set([...whole.map(([path]) => path), ...damaged]))
+        const named = new Set([...whole.map(([path]) => path), ...damaged])
+        const kept = await tree.keepOnly(named, request.removals)
+        this.#reportOnce('the acting hub has lost files, which this hub keeps', kept)
       }
       // The acting hub counts on what this one says it has.
       if (version !== undefined) await this.#disk.sync.of(clock, (onProgress) => tree.sync(onProgress))
@@ -217,7 +228,8 @@ export class HubMember {
         this.#move(onStored(this.#state, version))
         this.#durable = version
       }
-      return this.#present()
+      if (newer.length === 0) return this.#present()
+      return { ...(await this.#present()), offers: await this.#contents(newer) }
     })
   }
 
@@ -382,20 +394,27 @@ export class HubMember {
 
   /** `stored`: what the other hub has. */
   async #sendWhole(hub: string, connection: HubConnection, stored: Version, signal: AbortSignal): Promise<boolean> {
+    // A hub that is yet to get all files may have those of an earlier site.
+    const isMember = this.#members().includes(hub)
     // Before the first term, every hub says that it has version 0, whatever it has.
-    const isEqual = this.#forgotten === 0 && stored.term > 0 && isSame(stored, this.#before)
+    const isEqual = isMember && this.#forgotten === 0 && stored.term > 0 && isSame(stored, this.#before)
     if (isEqual) await this.#note()
     const { version, term } = this.#state
     const whole = new Map<TreePath, string>()
-    const damaged: TreePath[] = []
+    const bad: TreePath[] = []
     for (const [path, hash] of await this.#deps.tree.hashes()) {
-      if (hash === undefined) damaged.push(path)
+      if (hash === undefined) bad.push(path)
       else whole.set(path, hash)
     }
+    const lost = [...new Set([...bad, ...(await this.#deps.tree.lacks())])]
+    this.#reportOnce('the disk of this hub has lost files, or damaged them', lost)
+    // Hubs of earlier releases keep and give back only what is named here.
+    const damaged = isMember ? lost : lost.filter((path) => !this.#deps.tree.isShared(path))
+    const removals = isMember ? 'marked' : 'all'
     // What a hub that was equal to this one has, and this one has not, was lost here, unless it was removed in this term.
     if (isEqual && !(await this.#sendRemovals(hub, connection, whole, signal))) return false
     const wants = isEqual ? 'lost' : damaged.length > 0 ? 'damaged' : undefined
-    const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged, wants }, signal)
+    const answer = await this.#sendStates(hub, connection, { whole: [...whole], damaged, wants, removals }, signal)
     if (answer?.missing === undefined) return false
     const offers = answer.offers ?? []
     if (await this.#takeBack(hub, term, offers)) return false
@@ -407,7 +426,7 @@ export class HubMember {
       if (hash === undefined) whole.delete(path)
       else whole.set(path, hash)
     }
-    const last = await this.#sendStates(hub, connection, { whole: [...whole], damaged, version }, signal)
+    const last = await this.#sendStates(hub, connection, { whole: [...whole], damaged, version, removals }, signal)
     return last !== undefined && (last.missing ?? []).length === 0
   }
 
@@ -436,8 +455,9 @@ export class HubMember {
         // What changed in this term was not lost by a restart. A removal is in #indexes or has its mark: a look at the files
         // at the same time would put it from one into the other.
         const isDamaged = (await tree.read(path)) === 'damaged'
-        if (!isDamaged && this.#indexes.has(path)) continue
-        if (await tree.restore(path, Buffer.from(content, 'base64'))) files += 1
+        const octets = Buffer.from(content, 'base64')
+        if (!isDamaged && this.#indexes.has(path) && !(await tree.isNewer(path, octets))) continue
+        if (await tree.restore(path, octets)) files += 1
       }
       return false
     })
@@ -475,10 +495,15 @@ export class HubMember {
     const { tree } = this.#deps
     const named = new Set([...whole.map(([path]) => path), ...damaged])
     const lost = wants === 'lost' ? [...present.keys()].filter((path) => !named.has(path) && tree.isKept(path)) : []
+    return this.#contents([...damaged, ...lost].filter((path) => present.get(path) !== undefined))
+  }
+
+  /** As many as one answer holds. */
+  async #contents(paths: readonly TreePath[]): Promise<readonly (readonly [TreePath, string])[]> {
+    const { tree } = this.#deps
     const offers: [TreePath, string][] = []
     let octets = 0
-    for (const path of [...damaged, ...lost]) {
-      if (present.get(path) === undefined) continue
+    for (const path of paths) {
       const content = await tree.read(path)
       if (content === 'damaged' || content === undefined) continue
       const text = Buffer.from(content).toString('base64')
@@ -498,6 +523,7 @@ export class HubMember {
     signal: AbortSignal,
   ): Promise<ReadonlyMap<TreePath, string | undefined> | undefined> {
     const { paths, base, version } = init
+    const { term } = this.#state
     const hashes = new Map<TreePath, string | undefined>()
     let files: [TreePath, string | null][] = []
     let octets = 0
@@ -505,6 +531,8 @@ export class HubMember {
       const answer = await this.#sendStates(hub, connection, { files, base, ...(isLast ? { version } : {}) }, signal)
       files = []
       octets = 0
+      // What it has is newer than what it got.
+      await this.#takeBack(hub, term, answer?.offers ?? [])
       return answer !== undefined && (base === undefined || isSame(answer.version, isLast ? version : base))
     }
     for (const path of paths) {
@@ -645,6 +673,17 @@ export class HubMember {
     const { save, scan, sync } = this.#disk
     const now = this.#deps.clock.monotonic()
     return save.troubleMs(now) >= DISK_MS || sync.troubleMs(now) >= DISK_MS || scan.runsMs(now) >= SLOW_SCAN_MS
+  }
+
+  /** Reports files once, and again when they are others. */
+  #reportOnce(what: string, paths: readonly TreePath[]): void {
+    const named = [...paths].sort().join(' ')
+    if (named === '') this.#troubles.delete(what)
+    else if (this.#troubles.get(what) !== named) {
+      this.#troubles.set(what, named)
+      const some = { first: paths[0], files: paths.length }
+      this.#deps.logger.warn(what, { reason: 'StateFolderUnusable', ...some })
+    }
   }
 
   /** What the disk or another hub refuses is tried again with the next beat: it must not end the process. */

@@ -15,4 +15,4 @@ export {
 } from './hub-server.ts'
 export type { StoredTerm } from './plan-term.ts'
 export { RemoteApi } from './remote-api.ts'
-export { type EnrolRequest, type TreePath, parseStoredTerm } from './wire.ts'
+export { type EnrolRequest, type Removals, type TreePath, parseStoredTerm } from './wire.ts'

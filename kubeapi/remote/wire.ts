@@ -93,6 +93,13 @@ export interface EnrolRequest {
 /** A path below the files of a site, with `/`; see compose/hub/hub-tree.ts. */
 export type TreePath = string
 
+/**
+ * What a hub removes that the acting one does not name. `marked`: of what each hub gets marks of, only what has one; the rest
+ * was lost by the disk of the acting hub. `all`: everything, since the receiver is not yet one of the hubs that vote. Hubs of
+ * earlier releases give none, and mark nothing.
+ */
+export type Removals = 'marked' | 'all'
+
 export type PeerRequest =
   | {
       readonly verb: 'vote'
@@ -116,6 +123,7 @@ export type PeerRequest =
       readonly damaged?: readonly TreePath[] | undefined
       /** With `whole`: the answer offers what the sender names as damaged; `lost`: also what it does not name at all. */
       readonly wants?: 'damaged' | 'lost' | undefined
+      readonly removals?: Removals | undefined
       /** What the receiver has after this message. With `whole`, it removes every other file, unless it lacks one. */
       readonly version?: Version | undefined
     }
@@ -125,7 +133,7 @@ export interface PeerAnswer {
   readonly version: Version
   readonly granted?: boolean | undefined
   readonly missing?: readonly TreePath[] | undefined
-  /** Files that the sender of the request has lost, in base64. Hubs of earlier releases give none. */
+  /** Files that the sender of the request has lost, or of which it sent older ones, in base64. Hubs of earlier releases give none. */
   readonly offers?: readonly (readonly [TreePath, string])[] | undefined
 }
 
@@ -235,6 +243,7 @@ const peerRequest = z.discriminatedUnion(
         .max(MAX_FILES, { error: `at most ${MAX_FILES} files` })
         .optional(),
       wants: z.enum(['damaged', 'lost'], { error: 'damaged or lost' }).optional(),
+      removals: z.enum(['marked', 'all'], { error: 'marked or all' }).optional(),
       base: version.optional(),
       version: version.optional(),
     }),

@@ -142,13 +142,17 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
 }
 
 /**
- * Removes the whole identity after leaving. `keepFolder`: several hubs of a site take a folder that vanishes for a fault of
- * the disk, and would tell each other nothing any more.
+ * Removes the whole identity after leaving. `mark`: for a site of several hubs; it is called with the name of each part before
+ * that is removed, also of one that is missing already. They take what is missing without a mark, and a folder that vanishes,
+ * for a fault of the disk. Throws what `mark` throws, and the errors of the system.
  */
-export async function removeMemberIdentity(directory: string, keepFolder = false): Promise<void> {
-  if (!keepFolder) return rm(directory, { recursive: true, force: true })
-  // Until it is gone, the site has joined.
-  await rm(join(directory, 'broker.json'), { force: true })
+export async function removeMemberIdentity(directory: string, mark?: (name: string) => Promise<void>): Promise<void> {
+  if (mark === undefined) return rm(directory, { recursive: true, force: true })
+  // Until broker.json is gone, the site has joined.
+  for (const name of ['broker.json', ...IDENTITY_PARTS.filter((part) => part !== 'broker.json'), ACCESS_PART]) {
+    await mark(name)
+    await rm(join(directory, name), { force: true })
+  }
   const names = await readdir(directory).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
     throw error

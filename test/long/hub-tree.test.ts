@@ -7,6 +7,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { isDamaged } from '../../compose/hub/hub-tree.ts'
 import { HubTree } from '../../compose/hub/hub-tree.ts'
+import { SharedMarks } from '../../compose/hub/shared-marks.ts'
 import { FileApi, RemovalMarks } from '../../kubeapi/files/files.ts'
 import type { HubConnection } from '../../kubeapi/remote/hub-connection.ts'
 import { HubMember, type HubMemberDeps } from '../../kubeapi/remote/hub-member.ts'
@@ -52,6 +53,8 @@ const ROWS: readonly (readonly [path: string, content: string, damaged: boolean]
   ['state/hub/members.json', '["a:1"', true],
   ['state/hub/authority.pem', '', true],
   ['state/hub/authority.pem', '-----BEGIN', false],
+  ['state/identity/cluster.crt', '-----BEGIN CERTIFICATE-----\nMII', true],
+  ['state/identity/cluster.key', '-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n', false],
   ['objects/web.yaml', '', false],
   ['site.yaml', '', false],
 ]
@@ -416,9 +419,15 @@ t.test('a hub tells the others of a site that has left its clusterset', async (t
   )
   for (const path of paths) box.put(path, '{"is":"here"}')
   await tree.changed()
-  await removeMemberIdentity(join(folder, 'state', 'identity'), true)
-  t.same([...(await tree.changed())].sort(), [...paths].sort())
-  t.same(await tree.hashes(), [])
+  await removeMemberIdentity(join(folder, 'state', 'identity'), (name) =>
+    new SharedMarks(join(folder, 'state')).add(`identity/${name}`),
+  )
+  const isMark = (path: string): boolean => path.startsWith('state/hub/removed/')
+  t.same((await tree.changed()).filter((path) => !isMark(path)).sort(), [...paths].sort())
+  for (const path of paths) t.equal(await tree.read(path), undefined)
+  const hashes = await tree.hashes()
+  t.equal(hashes.filter(([path]) => isMark(path)).length, 5, 'a hub that is away hears of it, too')
+  t.equal(hashes.length, 5)
 })
 
 t.test('marks of removals go: with the next content, and after a day', async (t) => {

@@ -52,7 +52,8 @@ class Hubs {
     return join(this.folder, 'site.yaml')
   }
 
-  async start(name: string): Promise<SiteNode> {
+  /** `before`: what happens once the node is open, and before its hub takes part. */
+  async start(name: string, before = (): void => undefined): Promise<SiteNode> {
     const logger = this.loggers.get(name) ?? new CapturingLogger()
     this.loggers.set(name, logger)
     const deps = { clock, logger }
@@ -62,6 +63,7 @@ class Hubs {
         ? await openFirstHub(deps, { config: await readSiteFile(this.site), node: name })
         : await openSiteNode(deps, await this.#file(name), signal)
     if (node.hub === undefined) throw new Error('no hub')
+    before()
     const stop = new AbortController()
     const [host = '', port = ''] = (this.#hubs[Number(name.slice(2)) - 1] ?? '').split(':')
     const init = {
@@ -208,4 +210,20 @@ t.test('three hubs', async (t) => {
       t.comment(name, JSON.stringify(logger.messages('info').concat(logger.messages('warn'))))
     throw error
   }
+})
+
+t.test('a hub whose disk has damaged the authority runs on, until another one gives it back', async (t) => {
+  const hubs = new Hubs(t, 1, await freePort())
+  const file = join(hubs.folder, 'state', 'hub', 'authority.pem')
+  let good = ''
+  await hubs.start('gw1', () => {
+    good = readFileSync(file, 'utf8')
+    writeFileSync(file, '')
+  })
+  const says = (level: 'info' | 'warn', text: string): boolean =>
+    hubs.loggers.get('gw1')?.messages(level).includes(text) === true
+  await eventually(() => says('warn', 'the authority cannot be used'), { ...LONG, say: 'it tells' })
+  t.notOk(says('info', 'the hub of the site is up'))
+  writeFileSync(file, good)
+  await eventually(() => says('info', 'the hub of the site is up'), { ...LONG, say: 'it acts' })
 })

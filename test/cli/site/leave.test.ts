@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type OpenSiteInit, withSite } from '../../../cli/context/open-site.ts'
 import { leaveClusterset } from '../../../cli/site/leave.ts'
+import { SharedMarks } from '../../../compose/hub/shared-marks.ts'
 import { FileApi } from '../../../kubeapi/files/file-api.ts'
 import { RemovalMarks } from '../../../kubeapi/files/files.ts'
 import type { Kind, KubeObject, Membership } from '../../../model/objects.ts'
@@ -66,6 +67,8 @@ t.test('the folder may be that of one of several hubs, also while no address of 
   t.equal((await leave()).code, 0)
   const marks = new RemovalMarks(site.path('state'))
   t.ok(marks.has(join('objects', 'ServiceImport', 'shop', 'web.json')), 'its hub takes it for no fault of the disk')
+  for (const part of ['cluster.key', 'broker.json'])
+    t.ok(new SharedMarks(site.path('state')).has(`identity/${part}`), `another hub gives up its ${part}, too`)
   t.same(site.identity(), ['0700 identity/'])
 })
 
@@ -85,7 +88,7 @@ t.test('what the agent wrote of the Membership after this command had read it st
     open.api.cache = ((kind: Kind) =>
       kind === 'Membership' ? { ...late, whenSynced: () => Promise.resolve() } : cache(kind)) as typeof open.api.cache
     open.api.apply = (object, signal) => {
-      if (object.kind === 'Membership') written.push((object).spec)
+      if (object.kind === 'Membership') written.push(object.spec)
       return apply(object, signal)
     }
     await leaveClusterset(open, { timeoutMs: 1000, force: false, signal: init.signal, say: () => undefined })
@@ -105,6 +108,25 @@ t.test('it waits until every node has cleaned up', async (t) => {
   await api.remove('RouteAgent', 'w1')
   t.same(await leaving, { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
   t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('an agent that read the Membership before, and writes it after, takes nothing back', async (t) => {
+  const { api, leave } = await member(t)
+  await api.apply(gateway)
+  const memberships = api.cache('Membership')
+  await memberships.whenSynced(new AbortController().signal)
+  const before = memberships.get('self')
+  if (before === undefined) throw new Error('no Membership')
+  const leaving = leave()
+  const isLeaving = (exposure: string | undefined): boolean => {
+    const spec = memberships.get('self')?.spec
+    return spec?.phase === 'leaving' && spec.exposure === exposure
+  }
+  await eventually(() => isLeaving(before.spec.exposure), { say: 'it leaves' })
+  await api.apply({ ...before, spec: { ...before.spec, exposure: 'pods' } } satisfies Membership)
+  await eventually(() => isLeaving('pods'), { say: 'it still leaves', deadlineMs: 5000 })
+  await api.remove('Gateway', 'gw')
+  t.same(await leaving, { code: 0, stdout: LEFT, stderr: REPORTED + CLEAN })
 })
 
 t.test('a node that does not clean up in time, and then does', async (t) => {
