@@ -91,7 +91,8 @@ export function connectTimeQuantile(times: readonly number[], part: number): num
     if (n > 0 && before + n >= wanted) {
       const low = CONNECT_TIMES_MS[i - 1] ?? 0
       const high = CONNECT_TIMES_MS[i] ?? low
-      return low + ((high - low) * Math.max(0, wanted - before)) / n
+      // Rounding must not lead into the next bucket.
+      return Math.min(high, low + (high - low) * (Math.max(0, wanted - before) / n))
     }
     before += n
   }

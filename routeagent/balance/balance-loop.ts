@@ -262,8 +262,7 @@ export class BalanceLoop {
     }
     this.#resting = false
     const access = this.#planAccess(world, checking)
-    if (this.#answersChanged) this.#traffic.setUnanswered(unansweredClusters(this.#deps.caches.gateways.list()))
-    this.#answersChanged = false
+    if (this.#answersChanged) this.#takeAnswers()
     this.#traffic.update(planner)
     const changes = this.#takeChanges(planner)
     this.#staleFlows?.planned(changes)
@@ -286,6 +285,16 @@ export class BalanceLoop {
     if (checking) this.#lastCheckMs = started
     this.notReady = this.#waitingForAccess(world.exposure)
     if (changes.length > 0) this.#deps.metrics.servicePorts.set(this.#family.family, planner.counts)
+  }
+
+  /**
+   * A cluster whose link went down while the machine was read counts as reachable in this world still. As it is none of
+   * those that do not answer any more, calls would go there for a moment, so in such a round none is taken off them.
+   */
+  #takeAnswers(): void {
+    const now = unansweredClusters(this.#deps.caches.gateways.list())
+    this.#traffic.setUnanswered(this.#worldChanged ? new Set([...now, ...this.#traffic.unanswered]) : now)
+    this.#answersChanged = this.#worldChanged
   }
 
   async #apply(wanted: WantedTable, checking: boolean, signal: AbortSignal): Promise<void> {

@@ -134,6 +134,11 @@ export class TrafficReader {
     }
   }
 
+  /** What setUnanswered() took last. */
+  get unanswered(): ReadonlySet<string> {
+    return this.#unanswered
+  }
+
   /** Takes unansweredClusters() for the next update(). */
   setUnanswered(clusters: ReadonlySet<string>): void {
     const before = this.#unanswered

@@ -34,6 +34,7 @@ import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { accessPolicy, clusterAccessPolicy, observedAt } from '../../support/objects/access-objects.ts'
 import { clusterObject, membershipObject } from '../../support/objects/cluster-objects.ts'
 import { exportObject } from '../../support/objects/service-objects.ts'
+import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 import { ownSlice } from '../support/own-slice.ts'
 import { SERVICE_CONTEXT, cluster, endpoint, membership, node, serviceImport, slice } from '../support/site.ts'
 
@@ -228,6 +229,46 @@ t.test('new connections follow the traffic policies, drained clusters and what w
     const found = await clustersOf(nft)
     t.same([found('245.0.0.7'), found('245.0.0.8')], [web, other], say)
   }
+})
+
+t.test('a silent link that goes down while the machine is read gets no calls in between', async (t) => {
+  const { signal } = new AbortController()
+  const { api, clock, loop, nft, facts } = await oneNode(signal)
+  for (const [id, index] of [
+    ['paris', 1],
+    ['roma', 2],
+  ] as const) {
+    api.put(cluster(id, index + 1, `244.${index}.0.0/16`))
+    api.put(slice('web', id, [`244.${index}.0.5`]))
+  }
+  api.put(serviceImport('web', '245.0.0.7'))
+  api.put(trafficPolicy('one', ['web'], [{ clusters: ['paris'] }, { any: {} }]))
+  const say = (paris: 'up' | 'unanswered' | 'down'): void => {
+    const silent = { ...connectionTo('paris', 'up'), cause: 'ProbesUnanswered' as const }
+    const first = paris === 'unanswered' ? silent : connectionTo('paris', paris)
+    api.put(gatewayObject('worker', { connections: [first, connectionTo('roma', 'up')] }))
+  }
+  const served = async (): Promise<string> => {
+    await clock.advance(SHARES_HOLD_MS)
+    await loop.reconcile(signal)
+    return (await clustersOf(nft))('245.0.0.7')
+  }
+  say('up')
+  t.equal(await served(), 'paris')
+  say('unanswered')
+  t.equal(await served(), 'roma')
+  const read = facts.read.bind(facts)
+  facts.read = async (until) => {
+    facts.read = read
+    // The gateway removes its routes first, which makes this node look at the machine.
+    say('down')
+    return read(until)
+  }
+  loop.factsChanged()
+  t.equal(await served(), 'roma', 'at once')
+  t.equal(await served(), 'roma', 'and from then on')
+  say('up')
+  t.equal(await served(), 'paris', 'it is back')
 })
 
 t.test(

@@ -137,6 +137,7 @@ t.test('quantiles', async (t) => {
         (isNear || middle === CONNECT_TIMES_MS[connectTimeBucket(median) - 1])
       )
     }),
+    { examples: [[[0.11, 0.11, 0.11, 0, 0, 0]]] },
   )
 })
 
