@@ -62,6 +62,12 @@ interface Flight {
   readonly waiters: Places
 }
 
+/**
+ * A query with the id and question of one of ours has come back in a loop, or a client has chosen the same id: one
+ * client in 65,536. So it is forwarded once more, under another id. If that one comes back too, it is a loop.
+ */
+type Own = 'first' | 'again'
+
 /** Number of clients whose rate is stored. */
 const RATES = 4096
 
@@ -69,8 +75,8 @@ export class Forwarder {
   readonly #deps: ForwarderDeps
   readonly #init: ForwarderInit
   readonly #reader = new QueryReader()
-  /** Concurrent queries by our own id and question. A query that comes back to us proves a loop. */
-  readonly #ownIds = new Set<string>()
+  /** Concurrent queries to the upstreams by our own id and question. */
+  readonly #ownIds = new Map<string, Own>()
   /** By the whole query but its id, ignoring letter case: equal queries share an answer. */
   readonly #flights = new Map<string, Flight>()
   /** Clients' queries that wait for an answer. */
@@ -104,10 +110,12 @@ export class Forwarder {
     if (this.#reader.read(query) !== 'ok') return undefined
     const { questionEnd, clientSize, sizeAt, hasEdns, dnssecOk } = this.#reader
     const question = questionKey(query, questionEnd)
-    if (this.#ownIds.has(ownId(uint16(query, 0), question))) return this.#refuse('loop')
+    const own = this.#ownIds.get(ownId(uint16(query, 0), question))
+    if (own === 'again') return this.#refuse('loop')
     const started = this.#deps.clock.monotonic()
     if (!this.#rates.take(textHash(client), started)) return this.#refuse('client_rate')
-    const flight = this.#join({ query, question, questionEnd, sizeAt, transport, client }, signal)
+    const asking = { query, question, questionEnd, sizeAt, transport, client, mayBeOwn: own !== undefined }
+    const flight = this.#join(asking, signal)
     if (typeof flight === 'string') return this.#refuse(flight)
 
     for (const places of [this.#waiting, flight.waiters]) places.take(client)
@@ -121,10 +129,10 @@ export class Forwarder {
 
   /** Returns the flight of an equal query, or a new one, or the reason why there is no room. */
   #join(asking: Question, signal: AbortSignal): Flight | ForwardRefusal {
-    const { query, question, questionEnd, transport, client } = asking
-    // Flags and EDNS options also affect the answer.
+    const { query, question, questionEnd, transport, client, mayBeOwn } = asking
+    // Flags and EDNS options also affect the answer. A query that came back would wait for itself.
     const flags = query.toString('latin1', 2, HEADER_LENGTH)
-    const key = `${transport} ${flags}${question}${query.toString('latin1', questionEnd)}`
+    const key = `${mayBeOwn ? 'again ' : ''}${transport} ${flags}${question}${query.toString('latin1', questionEnd)}`
     const known = this.#flights.get(key)
     const refused = this.#waiting.refuses(client) ?? (known?.waiters ?? this.#places).refuses(client)
     if (refused !== undefined) return refused === 'own' ? 'client_places' : 'overloaded'
@@ -134,7 +142,7 @@ export class Forwarder {
     const id = randomInt(0x10000)
     asked.writeUInt16BE(id, 0)
     const own = ownId(id, question)
-    this.#ownIds.add(own)
+    this.#ownIds.set(own, mayBeOwn ? 'again' : 'first')
     this.#places.take(client)
     const answer = this.#askInTurn({ asked, questionEnd, transport }, signal).finally(() => {
       this.#ownIds.delete(own)
@@ -215,6 +223,8 @@ interface Question extends Asking {
   readonly questionEnd: number
   /** Offset of the size in the EDNS record; 0 if there is none. */
   readonly sizeAt: number
+  /** It has the id and question of one of our own queries. */
+  readonly mayBeOwn: boolean
 }
 
 interface ForwardRequest {

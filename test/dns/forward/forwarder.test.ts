@@ -68,6 +68,27 @@ function positive(asked: Buffer, count = 1, address: readonly number[] = [192, 0
   return answer
 }
 
+/** A forwarder with `ask`, which gives id, name and address of the answer, and the results that it has counted. */
+function forwarderTo(upstream: Upstream): {
+  readonly forwarder: Forwarder
+  readonly ask: (bytes: Buffer, transport?: 'udp' | 'tcp') => Promise<string>
+  readonly results: readonly string[]
+} {
+  const { upstreams } = dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], upstreams: [upstream.address] })
+  const results: string[] = []
+  const forwarder = new Forwarder(
+    { clock: new SystemClock(), onResult: (result) => results.push(result), onFailure: () => undefined },
+    { upstreams, timeoutMs: 5000, maxInFlight: 100, clientPerSecond: 1000 },
+  )
+  const ask = async (bytes: Buffer, transport: 'udp' | 'tcp' = 'udp'): Promise<string> => {
+    const answer = await forwarder.forward(bytes, { transport, client: 'one' }, new AbortController().signal)
+    if (!Buffer.isBuffer(answer)) return 'none'
+    const got = decode(answer)
+    return `${got.id} ${got.question} ${got.answers[0]?.data}`
+  }
+  return { forwarder, ask, results }
+}
+
 const never: Reply = () => undefined
 const good: Reply = (asked, send) => send(positive(asked))
 
@@ -219,21 +240,23 @@ t.test('questions under way are bounded', async (t) => {
 })
 
 t.test('clients that ask the same at the same time wait for one answer', async (t) => {
-  const upstream = await startUpstream(t, good, (asked, send) => send(positive(asked)))
-  const { upstreams } = dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], upstreams: [upstream.address] })
-  const results: string[] = []
-  const forwarder = new Forwarder(
-    { clock: new SystemClock(), onResult: (result) => results.push(result), onFailure: () => undefined },
-    { upstreams, timeoutMs: 5000, maxInFlight: 100, clientPerSecond: 1000 },
+  let answerFirst = (): void => undefined
+  const upstream = await startUpstream(
+    t,
+    (asked, send) => {
+      const answer = (): void => send(positive(asked))
+      if (upstream.seen.length === 1) answerFirst = answer
+      else answer()
+    },
+    (asked, send) => send(positive(asked)),
   )
-  const ask = async (bytes: Buffer, transport: 'udp' | 'tcp' = 'udp'): Promise<string> => {
-    const answer = await forwarder.forward(bytes, { transport, client: 'one' }, new AbortController().signal)
-    if (!Buffer.isBuffer(answer)) return 'none'
-    const got = decode(answer)
-    return `${got.id} ${got.question} ${got.answers[0]?.data}`
-  }
+  const { forwarder, ask, results } = forwarderTo(upstream)
   const spell = (id: number): string => (id % 2 === 0 ? 'Busy.example.' : 'busy.EXAMPLE.')
-  const many = Array.from({ length: 300 }, (_, id) => ask(query(spell(id), { id })))
+  const first = ask(query('busy.example.'))
+  await eventually(() => upstream.seen.length === 1)
+  // A client with the id of our own query is in the next test.
+  const ids = Array.from({ length: 300 }, (_, id) => id).filter((id) => id !== upstream.seen[0]?.readUInt16BE(0))
+  const many = ids.map((id) => ask(query(spell(id), { id })))
   const others = [
     ask(query('busy.example.', { type: TYPE.TXT })),
     // The type numbers 65 and 97 are the octets of `A` and `a`, so a comparison that ignores case would confuse them.
@@ -244,17 +267,37 @@ t.test('clients that ask the same at the same time wait for one answer', async (
     ask(query('busy.example.'), 'tcp'),
   ]
   t.equal(forwarder.inFlight, 7, 'another type, EDNS, flag or transport is another question')
+  t.notOk((await Promise.all(others)).includes('none'))
+  answerFirst()
   t.same(
     await Promise.all(many),
-    many.map((_, id) => `${id} ${spell(id)} 192.0.2.80`),
+    ids.map((id) => `${id} ${spell(id)} 192.0.2.80`),
     'each under its own id and letter case',
   )
-  t.notOk((await Promise.all(others)).includes('none'))
-  t.equal(upstream.seen.length, 7, 'one query for all 300')
-  t.same(results, Array(306).fill('answered'))
+  t.equal(await first, '4660 busy.example. 192.0.2.80')
+  t.equal(upstream.seen.length, 7, 'one query for all of them')
+  t.same(results, Array(7 + ids.length).fill('answered'))
   t.equal(forwarder.inFlight, 0)
   await ask(query('busy.example.'))
   t.equal(upstream.seen.length, 8, 'nothing is kept: the next one is asked anew')
+})
+
+t.test('a client whose id is the one of our own query gets its answer', async (t) => {
+  const answers: (() => void)[] = []
+  const upstream = await startUpstream(t, (asked, send) => answers.push(() => send(positive(asked))))
+  const { forwarder, ask, results } = forwarderTo(upstream)
+  const first = ask(query('same.example.', { id: 0x1234 }))
+  await eventually(() => answers.length === 1)
+  const own = upstream.seen[0]?.readUInt16BE(0) ?? 0
+  const others = [0, 1].map(() => ask(query('same.example.', { id: own })))
+  t.equal(forwarder.inFlight, 2, 'both wait for one more query')
+  await eventually(() => answers.length === 2)
+  for (const answer of answers) answer()
+  t.same(
+    await Promise.all([first, ...others]),
+    [0x1234, own, own].map((id) => `${id} same.example. 192.0.2.80`),
+  )
+  t.same(results, Array(3).fill('answered'))
 })
 
 t.test('one client has half of the places at most, and so many questions a second', async (t) => {
@@ -329,6 +372,6 @@ t.test('a loop ends: an upstream that sends our own question back to us', async 
   const server = await startDns(t, workedExamples(), { upstreams: [`127.0.0.1:${mirror.address().port}`] })
   backTo = server.port
   t.equal((await askUdp(server.port, query('loop.example.'))).flags, 'qr rd ra SERVFAIL')
-  t.equal(asked.length, 1, 'asked once')
+  t.equal(asked.length, 2, 'asked once, and once more because a client may have the same id')
   t.match(await server.metrics.text(), 'sealane_dns_forwarded_total{result="loop"')
 })
