@@ -132,9 +132,9 @@ const FLOOD_TURNS: readonly Turns[] = [
 const LANES_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life|nat-kinds)\.test/,
-      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table|gateway-link|overlay-probes)\.test/,
-      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites|relayed-wireguard|guessed-ports)\.test/,
+      /\/(diagnose-sites|gateway-loss|explain-probe|access|gateway-dual-stack|transit-sites|verify-failover|relayed-back|monitoring|nat-life|nat-kinds|udp-stale-endpoint)\.test/,
+      /\/(diagnose-lost-sites|gateway-drain-cycles|site-without-folder|flows|web-relayed-sites|relayed-sites|closed-without-node-table|gateway-link|overlay-probes|closed-overlay)\.test/,
+      /\/(diagnose-hidden-sites|gateway-rotation|gateway-path-size|web-relayed-back|traffic-policies|port-mapped-sites|relayed-wireguard|guessed-ports|closed-without-tables)\.test/,
       /\/(gateway-faults|gateway-ways|site-gateways|site-of-several-hubs|gateway-nat|punched-sites|transit-handover|gateway-made-anew)\.test/,
     ],
     changed:
@@ -151,10 +151,10 @@ const LANES_TURNS: readonly Turns[] = [
 const LONG_TURNS: readonly Turns[] = [
   {
     shares: [
-      /\/(authority-rotation|compiled-copy|broker-verify)\.test/,
-      /\/(alerts|broker-restore|site-agents)\.test/,
+      /\/(authority-rotation|compiled-copy|broker-verify|added-pod-cidr)\.test/,
+      /\/(alerts|broker-restore|site-agents|policies-in-bundle)\.test/,
       /\/(cli-backup|clustersets|topology|what-is-loaded)\.test/,
-      /\/(backup|broker-kill|leaderships|replicas)\.test/,
+      /\/(backup|broker-kill|leaderships|replicas|dns-fuzz)\.test/,
     ],
     changed: /^(broker|agent|protocol|runtime|compose|test\/(long|story))\//,
   },

@@ -7,7 +7,6 @@ import type { ClusterFacts, Peer } from '../../protocol/broker-api.ts'
 import { clusterSpec } from '../../broker/addresses/addresses.ts'
 import type { MemberRow } from '../../broker/store/rows.ts'
 import { failure, messageOf } from '../support/failure.ts'
-import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import { type Harness, Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
 
 const START = '2026-01-01T00:00:00Z'
@@ -340,33 +339,3 @@ t.test('who is no member', async (t) => {
   const named = Array.from({ length: 20 }, (_, i) => `c${i + 10}`).join(', ')
   t.equal(await evict('kyoto'), `cluster "kyoto" is not a member; the members are ${named} and 4 more`)
 })
-
-t.test('who leaves with very many gateways holds up nobody', async (t) => {
-  const times = await growth(12_000, async (many) => {
-    const harness = await startBroker(t)
-    const { peer } = await join_(harness, 'milano')
-    await putGateways(harness, many)
-    const ms = await processorMs(async () => {
-      await harness.tokens.evict({ cluster: 'milano', force: true })
-      await harness.log.refresh()
-    })
-    t.equal(harness.log.count('publicKey'), 64, 'the latest are kept for its return')
-    await t.rejects(harness.broker.leave(peer), { code: 'PermissionDenied' })
-    return ms
-  })
-  t.ok(times < MOST_GROWTH, `four times as many gateways take ${times.toFixed(1)} times as long`)
-})
-
-async function putGateways({ log }: Harness, many: number): Promise<void> {
-  await log.transact((tx) => {
-    for (let i = 0; i < many; i += 1) {
-      const bytes = Buffer.alloc(32)
-      bytes.writeUInt32BE(i)
-      const publicKey = bytes.toString('base64')
-      const name = `milano.n${i}-lane0`
-      const spec = { cluster: 'milano', node: `n${i}`, lane: 0, publicKey, candidates: [], capabilities: [] }
-      tx.put('record', `milano/Endpoint//${name}`, { createdAtMs: 0, body: { kind: 'Endpoint', spec }, hash: '00' })
-      tx.put('publicKey', publicKey, { cluster: 'milano', endpoints: [name] })
-    }
-  })
-}

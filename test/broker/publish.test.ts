@@ -1,7 +1,6 @@
 import t from 'tap'
 import { DEFAULT_MEMBER_QUOTA } from '../../model/member-quota.ts'
 import type { MemberRecord } from '../../model/records.ts'
-import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
 import {
   Publisher,
   Watcher,
@@ -81,25 +80,6 @@ t.test('the order of messages', async (t) => {
   const stream = new Publisher(harness, peer)
   await stream.send(declaration([web]))
   await t.rejects(stream.put(web), { message: 'put: the digest comes first' })
-})
-
-t.test('a digest in very many parts costs no more than its entries', async (t) => {
-  const times = await growth(20_000, async (size) => {
-    const harness = await startBroker(t)
-    const { peer } = await join_(harness, 'milano')
-    const stream = new Publisher(harness, peer)
-    const records = Array.from({ length: size }, (_, i) => anExport(`web-${i}`))
-    await stream.send(declaration(records))
-    const parts = records.map((record) => digest([record]))
-    const ms = await processorMs(async () => {
-      for (const part of parts) await stream.send({ ...part, last: false } as typeof part)
-      await stream.send(digest([]))
-    })
-    const needed = stream.replies.find((reply) => reply.t === 'need')
-    t.equal(needed?.t === 'need' ? needed.keys.length : 0, records.length)
-    return ms
-  })
-  t.ok(times < MOST_GROWTH, `four times as many parts take ${times.toFixed(1)} times as long`)
 })
 
 t.test('refusals of records, by the broker itself', async (t) => {

@@ -10,7 +10,6 @@ import {
 } from '../../../broker/addresses/allocation.ts'
 import { overlaps, parsePrefix } from '../../../model/values/ip.ts'
 import { type NeededRange, neededIn, neededRanges } from '../../../model/addresses/required-ranges.ts'
-import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 
 const RANGE = '244.0.0.0/8'
 
@@ -311,17 +310,4 @@ t.test('translated is exactly who overlaps another, pair by pair', async () => {
     }),
     { numRuns: 300 },
   )
-})
-
-t.test('a thousand members of sixteen ranges each are planned while others wait', async (t) => {
-  const range = (first: number, x: number): string => `${first}.${(x >> 8) & 255}.${x & 255}.0/24`
-  const sixteen = (first: number, i: number): string[] => Array.from({ length: 16 }, (_, j) => range(first, i * 16 + j))
-  const members = (count: number): AddressClaims[] =>
-    Array.from({ length: count }, (_, i) => claims(`c${i}`, sixteen(10, i), { serviceCIDRs: sixteen(11, i) }))
-  t.equal(planAddresses(members(1000), RANGE).size, 0)
-  const times = await growth(1000, (size) => {
-    const some = members(size)
-    return processorMs(() => planAddresses(some, RANGE))
-  })
-  t.ok(times < MOST_GROWTH, `four times as many members take ${times.toFixed(1)} times as long`)
 })

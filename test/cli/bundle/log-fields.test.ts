@@ -25,7 +25,11 @@ function fieldsLogged(path: string, text: string): readonly string[] {
 }
 
 t.test('what lines of log are about is let out', async (t) => {
-  const logged = sourceFiles(/\.ts$/, PRODUCT).flatMap(({ path, text }) => fieldsLogged(path, text))
+  // Most files log nothing, and to parse them all takes seconds.
+  const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ text }) =>
+    /log(ger)?\s*\??\.\s*(debug|info|warn|error|child)\b/i.test(text),
+  )
+  const logged = files.flatMap(({ path, text }) => fieldsLogged(path, text))
   t.ok(logged.length > 200, `${logged.length} fields`)
   const unlisted = new Set(logged.filter((name) => !(name in LOG_FIELDS)))
   t.same([...unlisted].sort(), LEFT_OUT)

@@ -4,7 +4,6 @@ import { KernelError } from '../../../kernel/errors.ts'
 import { formatNft, parseCounts, parseElements } from '../../../kernel/nft/nft-text.ts'
 import type { NftElement, NftStatement } from '../../../kernel/nft/nft-transaction.ts'
 import { formatAddress } from '../../../model/values/ip.ts'
-import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 
 const table = 'sealane_node'
 const SLOT = { kind: 'map', key: 'ipv4_addr . inet_proto . inet_service', value: 'ipv4_addr . inet_service' } as const
@@ -220,15 +219,6 @@ t.test('elements that are printed are read back', (t) => {
     }),
   )
   t.end()
-})
-
-t.test('many elements are printed in a time in proportion', async (t) => {
-  const times = await growth(240_000, (size) => {
-    const key = (i: number): string => `245.${i >> 16}.${(i >> 8) & 255}.${i & 255} . tcp . 80`
-    const elements = Array.from({ length: size }, (_, i) => ({ ...backend, key: key(i) }))
-    return processorMs(() => formatNft([{ verb: 'add-elements', table, map: 'slot-0', elements }], 'ip'))
-  })
-  t.ok(times < MOST_GROWTH, `four times as many take ${times.toFixed(1)} times as long`)
 })
 
 const COUNTED = `table ip sealane_flows {

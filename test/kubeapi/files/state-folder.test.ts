@@ -25,7 +25,6 @@ import { REWRITE_MS, UNWANTED_MS } from '../../../kubeapi/files/kind-files.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
-import { processorMs } from '../../support/growth.ts'
 import { FileSite, names, serviceYaml, synced, wait } from './file-site.ts'
 
 const IMPORT = 'objects/ServiceImport/shop/web.json'
@@ -448,31 +447,6 @@ t.test('two writers of one object: the last wins, no reader ever sees half a fil
       want,
       `no temporary file is left in ${folder}`,
     )
-})
-
-t.test('of 10,000 mirrored objects, one that changes is read without the others', async (t) => {
-  const site = new FileSite(t)
-  const folder = join(site.state, 'objects/ServiceImport/shop')
-  mkdirSync(folder, { recursive: true })
-  for (let i = 0; i < 10_000; i += 1) writeFileSync(join(folder, `s${i}.json`), JSON.stringify(serviceImport(`s${i}`)))
-  const [api, other] = [site.open(), site.open()]
-  const allMs = await processorMs(() => synced(api, 'ServiceImport'))
-  const cache = await synced(api, 'ServiceImport')
-  t.equal(cache.list().length, 10_000)
-  await synced(other, 'ServiceImport')
-  const changesMs = await processorMs(async () => {
-    for (let port = 1; port <= 20; port += 1) {
-      const seen = new Promise<void>((resolve) => {
-        const stop = cache.onChange(() => {
-          stop()
-          resolve()
-        })
-      })
-      await other.apply(serviceImport('s77', port))
-      await seen
-    }
-  })
-  t.ok(changesMs < 5 * allMs, `twenty changes take ${Math.round(changesMs)} ms, to read all ${Math.round(allMs)} ms`)
 })
 
 t.test('a process killed while writing leaves only whole files, and its successor goes on', async (t) => {

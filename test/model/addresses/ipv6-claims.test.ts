@@ -3,7 +3,6 @@ import t from 'tap'
 import { neededRanges } from '../../../model/addresses/required-ranges.ts'
 import { overlaps, parsePrefix } from '../../../model/values/ip.ts'
 import { type CidrClaims, ipv6Clashes } from '../../../model/addresses/ipv6-claims.ts'
-import { MOST_GROWTH, growth, processorMs } from '../../support/growth.ts'
 
 function claims(index: number, podCIDRs: string[], serviceCIDRs: string[] = []): CidrClaims {
   return { id: `c${index}`, index, podCIDRs, serviceCIDRs }
@@ -104,26 +103,6 @@ t.test('for any clusters: who leaves takes nothing from anybody', async () => {
     }),
     { numRuns: 300 },
   )
-})
-
-t.test('a thousand clusters of sixteen ranges each, all inside that of one', async (t) => {
-  const range = (x: number): string => `fd00:${(x >> 16).toString(16)}:${(x & 0xffff).toString(16)}::/48`
-  const clusters = (count: number): CidrClaims[] =>
-    Array.from({ length: count }, (_, i) =>
-      claims(
-        i + 2,
-        Array.from({ length: 16 }, (_, j) => range(i * 16 + j)),
-      ),
-    )
-  const withOne = (many: CidrClaims[]): CidrClaims[] => [...many, claims(1, ['fd00::/16'])]
-  const many = clusters(1000)
-  t.equal(ipv6Clashes(many).size, 0)
-  t.equal(ipv6Clashes(withOne(many)).size, 1000)
-  const times = await growth(1000, (size) => {
-    const some = clusters(size)
-    return processorMs(() => [some, withOne(some)].map((all) => ipv6Clashes(all)))
-  })
-  t.ok(times < MOST_GROWTH, `four times as many clusters take ${times.toFixed(1)} times as long`)
 })
 
 t.test('what was stated first stays, whatever the numbers are, and machines come before pods that come later', (t) => {

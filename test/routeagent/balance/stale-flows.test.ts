@@ -1,4 +1,4 @@
-/** UDP flows to what has gone. All drivers are fakes; test/netns/udp-stale-endpoint.test.ts has the packets. */
+/** UDP flows to what has gone. All drivers are fakes; test/lanes/udp-stale-endpoint.test.ts has the packets. */
 import fc from 'fast-check'
 import t from 'tap'
 import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'

@@ -1,4 +1,4 @@
-/** Open connections of services that have gone: test/netns/udp-stale-endpoint.test.ts has the packets. */
+/** Open connections of services that have gone: test/lanes/udp-stale-endpoint.test.ts has the packets. */
 import t from 'tap'
 import { ANNOTATION_ENDS_OPEN } from '../../../model/services/service-shares.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'

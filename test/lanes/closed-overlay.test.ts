@@ -14,7 +14,7 @@ import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { inPrivateNetns, withNetns } from '../support/netns.ts'
 import { membershipObject } from '../support/objects/cluster-objects.ts'
 import { exportObject } from '../support/objects/service-objects.ts'
-import { Calls, serve } from './support/calls.ts'
+import { Calls, serve } from '../netns/support/calls.ts'
 
 const STRANGER = '244.1.0.5'
 const POD = '10.42.1.5'

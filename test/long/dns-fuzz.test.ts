@@ -7,10 +7,10 @@ import { Forwarder } from '../../dns/forward/forwarder.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { bestOf } from '../support/best-of.ts'
-import { askUdp, startDns } from './dns-server.ts'
-import { answerAtOnce, newPipeline } from './pipeline-fixture.ts'
-import { TYPE, decode, query, uint16s } from './wire.ts'
-import { syncedIndex, workedExamples } from './zone-fixture.ts'
+import { askUdp, startDns } from '../dns/dns-server.ts'
+import { answerAtOnce, newPipeline } from '../dns/pipeline-fixture.ts'
+import { TYPE, decode, query, uint16s } from '../dns/wire.ts'
+import { syncedIndex, workedExamples } from '../dns/zone-fixture.ts'
 
 const PACKETS = 200_000
 const SOCKET_PACKETS = 5000

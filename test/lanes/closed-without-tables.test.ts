@@ -18,7 +18,7 @@ import {
 } from '../gateway/support/two-gateways.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
-import { Calls, serve } from './support/calls.ts'
+import { Calls, serve } from '../netns/support/calls.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)

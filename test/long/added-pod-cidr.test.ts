@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
-import { StorySite } from './site.ts'
+import { StorySite } from '../story/site.ts'
 
 const NAMESPACE = 'apiVersion: v1\nkind: Namespace\nmetadata: { name: shop }\n'
 
