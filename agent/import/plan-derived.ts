@@ -158,7 +158,9 @@ function planOne(
     return refused('DerivedServiceNameInvalid', 'the import has no port, and a Service with a cluster IP has one')
   taken.set(key, from)
   const counted = countedSlices(serviceImport, byImport.get(serviceKey(namespace, from)) ?? [], world.shares)
-  const service = derivedService(serviceImport, asked.name, { families, policy: counted.policy })
+  // The policy counts without endpoints too: a Service keeps its session affinity while all clusters are out of reach.
+  const policy = world.shares.policies.policyFor(namespace, from)
+  const service = derivedService(serviceImport, asked.name, { families, policy })
   const { uid } = serviceImport.metadata
   const slices = counted.slices.map(({ slice, ports }) =>
     memory.get(`${key}/${slice.metadata.name}`, [slice, from, uid, ports?.map(portId).join()], () =>
@@ -200,26 +202,23 @@ interface Counted {
   readonly leftOut: readonly string[]
   /** Whether a policy divides calls otherwise than by ready endpoints, which a Service cannot. */
   readonly hasLostWeights: boolean
-  readonly policy: ServiceShares['policy']
 }
 
 function countedSlices(serviceImport: ServiceImport, imported: readonly EndpointSlice[], world: SharesWorld): Counted {
   const slices: CountedSlice[] = []
   const leftOut = new Set<string>()
   let hasLostWeights = false
-  let policy: ServiceShares['policy']
   for (const addressType of ['IPv4', 'IPv6'] as const) {
     const ofFamily = imported.filter((slice) => slice.addressType === addressType)
     if (ofFamily.length === 0) continue
     const shares = sharesOfService(serviceImport, ofFamily, world)
-    policy ??= shares?.policy
     hasLostWeights ||= shares !== undefined && dividesOtherwise(shares, serviceImport)
     const counted = ofFamily.flatMap((slice) => countedSlice(slice, shares, world) ?? [])
     slices.push(...counted)
     const given = new Set(counted.map(({ slice }) => sourceOf(slice)))
     for (const cluster of ofFamily.map(sourceOf)) if (!given.has(cluster)) leftOut.add(cluster)
   }
-  return { slices, leftOut: [...leftOut].sort(), hasLostWeights, policy }
+  return { slices, leftOut: [...leftOut].sort(), hasLostWeights }
 }
 
 /** Undefined: its cluster gets no calls of any of its ports. */
@@ -260,7 +259,10 @@ function dividesOtherwise(shares: ServiceShares, { spec }: ServiceImport): boole
 function derivedService(
   { metadata, spec }: ServiceImport,
   name: string,
-  { families, policy }: { readonly families: readonly IpFamily[] | undefined; readonly policy: Counted['policy'] },
+  {
+    families,
+    policy,
+  }: { readonly families: readonly IpFamily[] | undefined; readonly policy: ServiceShares['policy'] },
 ): Service {
   const isHeadless = spec.type === 'Headless'
   const asked = policy?.spec.sessionAffinity?.clientIP.timeoutSeconds

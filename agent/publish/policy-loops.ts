@@ -113,9 +113,19 @@ const TRAFFIC_KINDS = [...STATED, 'EndpointSlice', 'Node'] as const
 const SHARES_MS = 5000
 
 interface Written {
-  readonly generation: number | undefined
+  /** By writtenSpec(). */
+  readonly spec: string
   /** Monotonic. */
   readonly at: number
+}
+
+/**
+ * Names what a user has written: other text for another spec. A policy that was deleted and created again has the
+ * generation of the one before.
+ */
+function writtenSpec(policy: AnyTrafficPolicy): string {
+  const { uid = '', generation = '' } = policy.metadata
+  return `${objectKeyText(policy)} ${uid} ${generation}`
 }
 
 /** Also writes which cluster gets which share of the services of a traffic policy. */
@@ -203,10 +213,8 @@ export class TrafficPolicyLoop {
     const due = changed.filter((policy) => !this.#isEarly(policy))
     // The next round of the shares looks at those that are left, which may be as they were by then.
     if (due.length < changed.length) this.#shares.poke()
-    for (const policy of due) {
-      const { generation } = policy.metadata
-      this.#written.set(objectKeyText(policy), { generation, at: clock.monotonic() })
-    }
+    for (const policy of due)
+      this.#written.set(objectKeyText(policy), { spec: writtenSpec(policy), at: clock.monotonic() })
     const failures = await writer.applyStatuses(due, signal)
     const failure = failures.find(({ code }) => code !== 'NotFound')
     if (failure !== undefined) throw failure
@@ -223,13 +231,13 @@ export class TrafficPolicyLoop {
   /** A policy that a user has changed is not made to wait. */
   #isEarly(policy: AnyTrafficPolicy): boolean {
     const last = this.#written.get(objectKeyText(policy))
-    if (last === undefined || last.generation !== policy.metadata.generation) return false
+    if (last === undefined || last.spec !== writtenSpec(policy)) return false
     return this.#deps.clock.monotonic() - last.at < SHARES_MS
   }
 
   #planShares(policies: readonly AnyTrafficPolicy[], inForce: TrafficPolicies): void {
     const { api, gateways } = this.#deps
-    const about = policies.map((one) => `${objectKeyText(one)} ${one.metadata.generation ?? ''}`).join()
+    const about = policies.map(writtenSpec).join()
     if (!this.#isStale && about === this.#reported) return
     this.#isStale = false
     this.#reported = about

@@ -271,7 +271,13 @@ function lastResort(candidates: readonly Candidate[], whenNoneReady: string): La
     return counts.map((one) => (all === 0 ? 0 : one / all))
   }
   const ready = (one: Candidate): number => (one.canServe ? one.cluster.ready : 0)
+  const chosen = candidates.every(({ isSelected }) => isSelected) ? '' : ' that the selectors choose'
   const steps: LastResort[] = [
+    // That no tier has a cluster is no reason to call what no selector chooses while another cluster is ready.
+    {
+      fractions: by((one) => (isAll && one.isOpen && one.isSelected ? ready(one) : 0)),
+      reason: ['NoneReadyAll', `no tier has a ready endpoint: all clusters${chosen} are called`],
+    },
     // Ready endpoints outside the tiers come before drained ones.
     {
       fractions: by((one) => (isAll && one.isOpen ? ready(one) : 0)),

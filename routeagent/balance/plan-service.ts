@@ -686,10 +686,12 @@ function chooseBackends(groups: readonly SliceGroup[], init: ChoiceInit, leftOut
   const all = ready.length > 0 ? ready : lastResort
   if (clusterShares !== undefined && ![...clusterShares.values()].some((share) => share > 0))
     return { groups, parts: [], elsewhere: false }
-  const drawn =
-    clusterShares &&
-    tiers.map((tier) => byShare(tier, (some) => nearest(some, tier), clusterShares)).find((parts) => parts.length > 0)
-  if (drawn !== undefined) {
+  const partsOf = (tier: readonly Candidate[]): readonly ClusterPart[] =>
+    clusterShares === undefined ? [] : byShare(tier, (some) => nearest(some, tier), clusterShares)
+  const readyParts = partsOf(ready)
+  // Ready ones without a share, such as those of a cluster that egress rules shut, do not hide those that have one.
+  const drawn = readyParts.length > 0 ? readyParts : partsOf(lastResort)
+  if (drawn.length > 0) {
     const count = drawn.reduce((sum, { targets }) => sum + targets.length, 0)
     const shares = wholeSharesOf(drawn, count, init.shareSteps)
     if (shares === undefined) {

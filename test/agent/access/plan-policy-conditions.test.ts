@@ -632,6 +632,21 @@ t.test(
     api.put(gatewaySaying('gw oslo up, paris down'))
     await pass(11_000)
     t.equal(shares(), 'oslo 10000,paris 0', 'a cluster that is not reached')
+    // Another object of the name has the same generation. The shares of the first one are not its own.
+    api.drop('TrafficPolicy', 'p', 'shop')
+    api.put(trafficPolicy('p', { order: [{ clusters: ['oslo'] }] }, 'first'))
+    api.put(gatewaySaying('gw oslo up, paris up'))
+    await pass(11_000)
+    t.equal(shares(), 'oslo 10000,paris 0')
+    api.drop('TrafficPolicy', 'p', 'shop')
+    await pass(1000)
+    api.put(trafficPolicy('p', { order: [{ clusters: ['paris'] }] }, 'second'))
+    await pass(1000)
+    t.equal(shares(), 'oslo 0,paris 10000', 'a policy that a user has deleted and created again')
+    api.drop('TrafficPolicy', 'p', 'shop')
+    api.put(trafficPolicy('p', { order: [{ clusters: ['oslo'] }] }, 'third'))
+    await pass(1000)
+    t.equal(shares(), 'oslo 10000,paris 0', 'and again at once: nobody waits')
     stop.abort()
     await ended
   },

@@ -384,6 +384,8 @@ t.test('which clusters count', async (t) => {
     sessionAffinity: 'ClientIP',
     sessionAffinityConfig: { clientIP: { timeoutSeconds: 7 } },
   })
+  const withoutSlices = { ...input, slices: [], policy: { sessionAffinity: { clientIP: { timeoutSeconds: 7 } } } }
+  t.match(services(planDerived(world(withoutSlices)))[0]?.spec, services(sticky)[0]?.spec, 'no cluster has endpoints')
 })
 
 t.test('removal, and a change that no update can make', async (t) => {

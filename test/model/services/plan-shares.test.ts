@@ -227,6 +227,24 @@ t.test('who gets what, and why', async (t) => {
       'a 0 NoReadyEndpoint, c 10000 ByReadyEndpoints',
     ],
     [
+      'no tier is ready: others that selectors choose, and no call goes elsewhere (S11)',
+      planned(
+        [cluster('a', 0, 5, europe), cluster('b', 2, 2, europe), cluster('c', 8)],
+        { order: [among('a')] },
+        { clusterSelectors: [inEurope] },
+      ),
+      'a 0 NoReadyEndpoint, b 10000 NoneReadyAll, c 0 NotSelected',
+    ],
+    [
+      'the others that selectors choose are drained or of weight 0: ready ones that they do not choose',
+      planned(
+        [cluster('a', 1, 1, europe), cluster('b', 2, 2, { ...europe, drained: 'cluster' }), cluster('c', 8)],
+        { order: [{ ...among('a', 'b'), weights: { a: 0 } }] },
+        { clusterSelectors: [inEurope] },
+      ),
+      'a 0 WeightZero, b 0 ClusterDrained, c 10000 NoneReadyAll',
+    ],
+    [
       'a headless service follows only where the policy says so',
       planned([cluster('milano', 1), cluster('b', 1)], { order: [{ local: {} }] }, { type: 'Headless' }),
       'b 5000 ByReadyEndpoints, milano 5000 ByReadyEndpoints',

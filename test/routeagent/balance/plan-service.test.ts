@@ -201,6 +201,11 @@ t.test('clusters have shares', async (t) => {
       parts([milano('10.42.0.5'), tokyo], { paris: 10_000 }),
       '0: 1 of 10.42.0.5,244.2.0.5,244.2.0.6',
     ],
+    [
+      'ready ones with share 0 do not come before terminating ones with a share: egress rules shut their cluster',
+      parts([milano('10.42.0.5~'), paris('244.1.0.5')], { milano: 10_000, paris: 0 }),
+      '0: 1 of 10.42.0.5',
+    ],
     ['all are 0: refused', parts(all, { milano: 0, paris: 0, tokyo: 0 }), 'refused'],
     [
       'near ones within each cluster',
