@@ -212,13 +212,13 @@ t.test('a clock that is set back hides neither that the console is away nor that
   const opened: Source[] = []
   class Source implements Events {
     readyState: number
-    readonly calls = new Map<string, () => void>()
+    readonly calls = new Map<string, Parameters<Events['addEventListener']>[1]>()
     constructor() {
       // Each later one gets another answer than a stream at once.
       this.readyState = opened.length === 0 ? 0 : 2
       opened.push(this)
     }
-    addEventListener(name: string, call: () => void): void {
+    addEventListener(...[name, call]: Parameters<Events['addEventListener']>): void {
       this.calls.set(name, call)
     }
     close(): void {
@@ -248,7 +248,7 @@ t.test('a clock that is set back hides neither that the console is away nor that
   clock.setWallClock(clock.now() - 3_600_000)
   await seconds(4)
   t.equal(opened.length, 3, 'and the page asks again every 3 s')
-  opened.at(-1)!.calls.get('beat')?.()
+  opened.at(-1)!.calls.get('beat')?.({})
   await seconds(12)
   t.equal(model.announcement.value, summaryOf(BROKEN.about))
 })
