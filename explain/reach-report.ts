@@ -22,6 +22,7 @@ import {
   RUNG_TCP_443,
   type UdpLink,
   isHidden,
+  isWebRelayName,
   linkRung,
   remoteLaneOf,
   udpBlockedText,
@@ -169,7 +170,7 @@ function udpOf({ links, relays, behind, shown }: UdpInit): ReachFact {
   const up = links.filter(({ state }) => state === 'up')
   const byUdp = up.find(({ rung }) => rung !== undefined && rung !== RUNG_TCP_443)
   if (byUdp !== undefined) return { is: 'yes', why: `the link to ${byUdp.cluster} is up by UDP` }
-  const relay = relays.find(({ state, name }) => state === 'answers' && !name.startsWith(RUNG_TCP_443))
+  const relay = relays.find(({ state, name }) => state === 'answers' && !isWebRelayName(name))
   if (relay !== undefined) return { is: 'yes', why: `the relay of ${relay.name} answers by UDP` }
   if (behind?.reason === 'UdpBlocked') return { is: 'no', reason: behind.reason, why: behind.message }
   if (up.length === 0) return { is: 'unknown', why: 'no link is up' }

@@ -146,7 +146,7 @@ interface Through {
   readonly hubs: readonly LinkEnd[]
   links: number
   readonly ofMember: Map<string, number>
-  /** Whether a list of before has none of the same hubs. */
+  /** Whether none of the hubs of a list of before that carry its links is among these. */
   readonly isOther: Map<readonly string[], boolean>
 }
 
@@ -200,7 +200,7 @@ class TransitCount {
       if (!isReached && this.#unreachable.length < MAX_PLANNED) this.#unreachable.push([a.id, b.id])
       if (isReached) this.#count(through, a.id, b.id)
     }
-    const isMoved = was.linked && answer.linked && isInterrupted(before, through)
+    const isMoved = was.linked && answer.linked && this.#isInterrupted(before, through)
     if (isMoved) this.#moved += 1
     return isMoved
   }
@@ -224,6 +224,17 @@ class TransitCount {
     }
     if (this.#through.size < MAX_PLANNED) this.#through.set(via, known)
     return known
+  }
+
+  /** A link that may stay at one of its relays is not. A hub that has left, or does not relay, carries none. */
+  #isInterrupted(before: readonly string[] | undefined, then: Through | undefined): boolean {
+    if (before === undefined || then === undefined) return (before === undefined) !== (then === undefined)
+    const known = then.isOther.get(before)
+    if (known !== undefined) return known
+    const carriers = before.filter((id) => this.#relaysOf(id).length > 0)
+    const isOther = carriers.length > 0 && !carriers.some((id) => then.via.includes(id))
+    then.isOther.set(before, isOther)
+    return isOther
   }
 
   #count(through: Through, a: string, b: string): void {
@@ -257,14 +268,6 @@ class TransitCount {
   #relaysOf(id: string): readonly number[] {
     return this.#gateways.get(id)?.relays ?? []
   }
-}
-
-/** A link that may stay at one of its relays is not. */
-function isInterrupted(before: readonly string[] | undefined, then: Through | undefined): boolean {
-  if (before === undefined || then === undefined) return (before === undefined) !== (then === undefined)
-  const known = then.isOther.get(before) ?? !then.via.some((id) => before.includes(id))
-  then.isOther.set(before, known)
-  return known
 }
 
 /** Services whose importers change, those that lose importers first. */

@@ -35,6 +35,7 @@ import {
   type NodeFlows,
   type TopRow,
   flowLines,
+  linesToKnow,
   newLines,
   readFlows,
   topRows,
@@ -151,11 +152,14 @@ export function addFlowsCommand(program: Command, context: CommandContext): void
       const lines = flowLines(pages, options)
       const shown = before === undefined ? lines : newLines(lines, before)
       const isFirst = before === undefined
-      before = lines
+      before = linesToKnow(pages, lines, before ?? [])
       if (!isFirst && shown.length === 0) return
       if (options.watch && options.output === 'json')
         for (const line of shown) output.answer(`${JSON.stringify(line)}\n`)
-      else await printItems(output, options.output, shown, LINE_COLUMNS)
+      else {
+        if (options.watch && options.output === 'yaml') output.answer('---\n')
+        await printItems(output, options.output, shown, LINE_COLUMNS)
+      }
     })
   })
 }

@@ -117,8 +117,16 @@ async function readTopologyFile(file: string): Promise<unknown> {
     throw new UserError(`${named}: expected YAML or JSON: ${messageOf(error)}`, { cause: error })
   }
   // Aliases may repeat much of a short text.
-  if (JSON.stringify(stated).length > MAX_FILE) throw tooLarge(named)
+  if (lengthOf(stated, named) > MAX_FILE) throw tooLarge(named)
   return stated
+}
+
+function lengthOf(stated: unknown, named: string): number {
+  try {
+    return JSON.stringify(stated).length
+  } catch (error) {
+    throw new UserError(`${named}: expected no alias that stands for what it is part of`, { cause: error })
+  }
 }
 
 async function readStdin(named: string): Promise<string> {

@@ -39,6 +39,7 @@ export {
   type FlowOrder,
   type TopRow,
   flowLines,
+  linesToKnow,
   newLines,
   topRows,
 } from './flows/plan-flows.ts'

@@ -38,15 +38,21 @@ const SAY_EVERY_MS = 10_000
  * page is open, and a browser has few connections for all of its tabs.
  */
 export function followServer(model: PageModel, browser: Browser, clock: Clock): () => void {
+  // For people by the clock on the wall, and measured by the one that nobody sets.
   let heardAt = clock.now()
-  let askedAt = -Infinity
-  let saidAt = -Infinity
+  let heardMs = clock.monotonic()
+  let askedMs = -Infinity
+  let saidMs = -Infinity
   let said = ''
 
+  const hear = (): void => {
+    heardAt = clock.now()
+    heardMs = clock.monotonic()
+  }
   const follow = (): Events => {
     const opened = new browser.EventSource('./api/events')
     const onSign = (): void => {
-      heardAt = clock.now()
+      hear()
       model.lostSince.value = undefined
     }
     opened.addEventListener('beat', onSign)
@@ -82,32 +88,33 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
       browser.document.title = `${model.sections.about.value?.cluster ?? 'Sealane'}: not followed`
       return
     }
-    heardAt = clock.now()
+    hear()
     events = follow()
   }
   browser.document.addEventListener?.('visibilitychange', onVisibility)
   if (isHidden()) onVisibility()
 
-  const announce = (now: number): void => {
+  const announce = (nowMs: number): void => {
     const about = model.sections.about.value
     if (about === undefined) return
     const text = model.lostSince.value === undefined ? summaryOf(about) : 'the console does not answer'
     browser.document.title = `${about.health}: ${about.cluster ?? 'Sealane'}`
-    if (text === said || now - saidAt < SAY_EVERY_MS) return
+    if (text === said || nowMs - saidMs < SAY_EVERY_MS) return
     said = text
-    saidAt = now
+    saidMs = nowMs
     model.announcement.value = text
   }
 
   return () => {
-    const now = clock.now()
+    const [now, nowMs] = [clock.now(), clock.monotonic()]
     if (!model.paused.value) model.now.value = now
     if (isHidden()) return
-    if (now - heardAt > SILENT_MS) model.lostSince.value ??= heardAt
-    if (events.readyState === CLOSED && now - askedAt >= AGAIN_MS) {
-      askedAt = now
+    // While the machine slept, the clock of a browser that nobody sets may have stood still.
+    if (Math.max(now - heardAt, nowMs - heardMs) > SILENT_MS) model.lostSince.value ??= heardAt
+    if (events.readyState === CLOSED && nowMs - askedMs >= AGAIN_MS) {
+      askedMs = nowMs
       void again()
     }
-    announce(now)
+    announce(nowMs)
   }
 }

@@ -363,7 +363,9 @@ function documentOf({ from, to }: PathQuestion, { here, asked }: Members, found:
     all.map((one) => outcomeOf(one.steps)),
   )
   const failing = outcome === 'UNREACHABLE' ? failingOf(steps) : undefined
-  const decisive = steps.find(({ decision }) => decision === WORST[outcome])
+  const worst = steps.find(({ decision }) => decision === WORST[outcome])
+  // Of several ways, one may end whole, while no step of the others lets only some packets pass.
+  const decisive = worst ?? (outcome === 'AMBIGUOUS' ? steps.find(({ decision }) => decision === 'fails') : undefined)
   return {
     format: 1,
     takenAt: clean(here.world.takenAt),
@@ -404,7 +406,9 @@ function failingOf(steps: readonly PathStep[]): NonNullable<PathExplanation['fai
 function messageOf(outcome: Outcome, step: PathStep | undefined): string {
   if (outcome === 'REACHABLE') return 'all steps pass, there and back'
   if (step === undefined) return 'some ways pass and others end: it depends on the connection'
-  const { seq, station, message } = step
+  const { seq, station, message, way, decision } = step
+  if (outcome === 'AMBIGUOUS' && decision === 'fails')
+    return `it depends on the connection: packets to ${way ?? ''} end at step ${seq}, ${station}: ${message}`
   const how = {
     AMBIGUOUS: 'some packets end',
     UNDETERMINED: 'what is known passes; it is not known',

@@ -1,6 +1,6 @@
 /** The way of a packet from the calling node to the called pod: rewriting, routes, gateways and the link. Pure. */
 import { isAddress, prefixPairs } from '../../model/addresses/addresses.ts'
-import { heartbeatAgeMs, remoteLaneOf, RUNG_TCP_443 } from '../../model/lanes/lanes.ts'
+import { heartbeatAgeMs, isWebRelayName, remoteLaneOf } from '../../model/lanes/lanes.ts'
 import { type ConnectionStatus, LABEL_K8S_SERVICE_NAME, machineText, nodeMachine } from '../../model/model.ts'
 import { type Link, named } from '../facts/facts.ts'
 import type { PacketTuple } from './document.ts'
@@ -268,8 +268,7 @@ function wayText(
 ): string {
   if (here.world.via.has(cluster))
     return `${usingRelay === undefined ? 'through no relay' : `relayed by ${usingRelay}`}, by the topology`
-  if (usingRelay !== undefined)
-    return usingRelay.startsWith(RUNG_TCP_443) ? `over ${usingRelay}` : `relayed by ${usingRelay}`
+  if (usingRelay !== undefined) return isWebRelayName(usingRelay) ? `over ${usingRelay}` : `relayed by ${usingRelay}`
   if (usingNat) return 'through NAT'
   const candidates = here.find('Endpoint', endpoint)?.object.spec.candidates ?? []
   const kind = candidates.find(({ address, port }) => {

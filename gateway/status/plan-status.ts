@@ -30,7 +30,7 @@ import {
   setCondition,
 } from '../../model/model.ts'
 import { type ReasonCode, problemText } from '../../model/reasons/reasons.ts'
-import { CAUSE_UNANSWERED, MAX_RELAYS, RUNG_TCP_443, udpBlockedText } from '../../model/lanes/lanes.ts'
+import { CAUSE_UNANSWERED, MAX_RELAYS, RUNG_TCP_443, isWebRelayName, udpBlockedText } from '../../model/lanes/lanes.ts'
 import type { Failure } from '../../runtime/runtime.ts'
 import { type LaneState, type LinkState, keepaliveSeconds, linkKey } from '../cable/cable.ts'
 import type { LinkHealth } from '../health/health.ts'
@@ -604,7 +604,7 @@ function unpunchedReason(
   const why = relay === undefined ? undefined : whyRelayed?.(linkKey(planned))
   if (why === 'bothDependent') return 'BothNatsVary'
   if (why !== 'unanswered') return undefined
-  return relay?.startsWith(RUNG_TCP_443) === true ? 'UdpUnanswered' : 'PunchUnanswered'
+  return relay !== undefined && isWebRelayName(relay) ? 'UdpUnanswered' : 'PunchUnanswered'
 }
 
 function joinedText(...parts: readonly string[]): string {

@@ -142,6 +142,7 @@ export {
   RUNG_TCP_443,
   decodeRelayNotice,
   encodeRelayNotice,
+  isWebRelayName,
   mergedRelays,
   readRelayAddress,
   relayConflict,

@@ -2,7 +2,7 @@
 import type { ConnectionStatus, Endpoint, EndpointCandidate } from '../model.ts'
 import { CAPABILITY_PORT_MAPPED } from './lane-number.ts'
 import { linkPort } from './link-port.ts'
-import { RUNG_TCP_443 } from './relay-address.ts'
+import { RUNG_TCP_443, isWebRelayName } from './relay-address.ts'
 
 /**
  * Direct: at least one end can be called, by whatever NAT. Port-mapped: neither can, but a router leads calls to one of
@@ -29,8 +29,7 @@ export function linkRung(
   far: Endpoint | undefined,
 ): LinkRung | undefined {
   if (usingAddress === undefined) return undefined
-  if (usingRelay?.startsWith(RUNG_TCP_443) === true) return RUNG_TCP_443
-  if (usingRelay !== undefined) return 'relayed'
+  if (usingRelay !== undefined) return isWebRelayName(usingRelay) ? RUNG_TCP_443 : 'relayed'
   const isHiddenEnd = (end: Endpoint | undefined): boolean => end !== undefined && isHidden(end.spec.candidates)
   if (!usingNat || !isHiddenEnd(own) || !isHiddenEnd(far)) return 'direct'
   if (far !== undefined && isMapped(far)) return usingAddress === ledPlace(far, own) ? 'port-mapped' : 'punched'

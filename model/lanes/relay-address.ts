@@ -76,6 +76,11 @@ export function relayName({ host }: Pick<RelayAddress, 'host'>): string {
   return `${name.slice(0, MAX_RELAY_NAME - LONG_NAME_HASH - 1)}~${hash}`
 }
 
+/** Whether ConnectionStatus.usingRelay, or KnownRelay.name, names a relay on port 443. The id of a member has no space. */
+export function isWebRelayName(name: string): boolean {
+  return name === RUNG_TCP_443 || name.startsWith(`${RUNG_TCP_443} `)
+}
+
 /** What the agent tells the gateways of its cluster. */
 export interface RelayNotice {
   /** As the broker states them; each is read by readRelayAddress(). */

@@ -122,6 +122,8 @@ export class Ends {
       wantsRate: new TokenBucket(this.#clock),
     }
     this.#ends.set(key, end)
+    // A cluster that has left may have joined under another id since.
+    if (before !== undefined) this.#members.get(keyOf(before.clusterset, before.cluster))?.ends.delete(key)
     member.ends.add(key)
     if (before !== undefined) {
       before.port.replaced()

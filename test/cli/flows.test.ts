@@ -2,13 +2,15 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout } from 'node:timers/promises'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { readFlows } from '../../cli/status/flows/read-flows.ts'
-import { flowLines, newLines, topRows } from '../../cli/status/flows/plan-flows.ts'
+import { flowLines, linesToKnow, newLines, topRows } from '../../cli/status/flows/plan-flows.ts'
 import { type FlowPage, type FlowRow, NO_FLOWS } from '../../model/flow-counts.ts'
 import { UserError } from '../../runtime/errors.ts'
-import { runCli } from './run-cli.ts'
+import { parseDocuments } from '../../kubeapi/yaml.ts'
+import { runCli, startCli } from './run-cli.ts'
 
 function row(change: Partial<FlowRow>, opened: number, others: Partial<FlowRow['recent']> = {}): FlowRow {
   const counted = { ...NO_FLOWS, opened, ...others }
@@ -170,4 +172,40 @@ t.test('several nodes', async (t) => {
     ],
   )
   t.same(newLines(lines, flowLines([one])), flowLines([other]), 'what was printed is not printed again')
+})
+
+t.test('a node that gives no answer once says its lines again, which are not printed again', async (t) => {
+  const nodes = ['n1', 'n2', 'n3'].map((node) => ({ ...PAGE, node }))
+  const looks = [nodes, nodes.slice(0, 2), nodes.slice(1), nodes, [], nodes]
+  const printed: string[] = []
+  let known: ReturnType<typeof flowLines> = []
+  for (const pages of looks) {
+    const lines = flowLines(pages)
+    printed.push(...newLines(lines, known).map(({ node, number }) => `${node ?? ''} ${number ?? ''}`))
+    known = linesToKnow(pages, lines, known)
+  }
+  t.same(printed.sort(), ['n1 1', 'n1 2', 'n2 1', 'n2 2', 'n3 1', 'n3 2'])
+  t.equal(known.length, 6, 'and each is known once')
+})
+
+t.test('repeated as YAML, each look is a document of its own', async (t) => {
+  const looks = [PAGE.lines.slice(0, 1), PAGE.lines]
+  let count = 0
+  const server = createServer((_, response) => {
+    response.end(JSON.stringify({ ...PAGE, lines: looks[Math.min(count++, 1)], denied: [] }))
+  })
+  t.teardown(() => server.close())
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const page = `127.0.0.1:${(server.address() as AddressInfo).port}`
+  const started = startCli(['flows', '--watch', '-o', 'yaml', '--ask', page])
+  while (!started.answers().includes('CallRefused')) await setTimeout(50)
+  started.stop()
+  await started.result
+  const documents = parseDocuments(started.answers(), {})
+  t.same(
+    documents.flatMap(({ errors }) => errors),
+    [],
+  )
+  t.equal(documents.length, 2)
 })

@@ -59,6 +59,12 @@ t.test('each command, and each a second time', async (t) => {
     [['set', file('mode: groups\ngroup: []\n')], 1, /^$/, /group: unknown field/],
     [['set', file('mode: [\n')], 1, /^$/, /expected YAML or JSON/],
     [
+      ['plan', file('mode: groups\ngroups: &all\n  - *all\n')],
+      1,
+      /^$/,
+      /\.yaml: expected no alias\s+that stands for what it is part of\n/,
+    ],
+    [
       ['plan', file('mode: hub-and-spoke\nhubs: [tokyo]\n')],
       0,
       /without any link: milano, oslo, paris\nnamed, and no member yet: tokyo; reserve such an id: sealane token create --cluster-id\n$/,

@@ -207,6 +207,52 @@ t.test('a page that is not seen is not followed, and is again once it is seen', 
   t.match(document.title, /^degraded|^down/)
 })
 
+t.test('a clock that is set back hides neither that the console is away nor that it is back', async (t) => {
+  const clock = new FakeClock()
+  const opened: Source[] = []
+  class Source implements Events {
+    readyState: number
+    readonly calls = new Map<string, Parameters<Events['addEventListener']>[1]>()
+    constructor() {
+      // Each later one gets another answer than a stream at once.
+      this.readyState = opened.length === 0 ? 0 : 2
+      opened.push(this)
+    }
+    addEventListener(...[name, call]: Parameters<Events['addEventListener']>): void {
+      this.calls.set(name, call)
+    }
+    close(): void {
+      this.readyState = 2
+    }
+  }
+  const browser: Browser = {
+    ...{ document: { getElementById: () => null, title: '' }, navigator: {}, EventSource: Source },
+    ...{ location: { assign: () => undefined }, fetch: () => Promise.resolve({ status: 503 }) },
+  }
+  const model = createModel(clock.now(), undefined)
+  takeSections(model, BROKEN)
+  const tick = followServer(model, browser, clock)
+  const seconds = async (count: number): Promise<void> => {
+    for (let i = 0; i < count; i += 1) {
+      tick()
+      await clock.advance(1000)
+    }
+  }
+  await seconds(2)
+  clock.setWallClock(clock.now() - 3_600_000)
+  await seconds(15)
+  t.not(model.lostSince.value, undefined, 'it has said nothing for 15 s')
+  t.equal(model.announcement.value, 'the console does not answer')
+  opened[0]!.close()
+  await seconds(1)
+  clock.setWallClock(clock.now() - 3_600_000)
+  await seconds(4)
+  t.equal(opened.length, 3, 'and the page asks again every 3 s')
+  opened.at(-1)!.calls.get('beat')?.({})
+  await seconds(12)
+  t.equal(model.announcement.value, summaryOf(BROKEN.about))
+})
+
 t.test('a paused page stands still, and goes on with the newest', async (t) => {
   const well = stateOf()
   const model = createModel(AT, undefined)

@@ -130,6 +130,22 @@ export function newLines(lines: readonly NodeLine[], earlier: readonly NodeLine[
   return lines.filter((line) => !known.has(JSON.stringify(line)))
 }
 
+/** Of nodes that give no answer for a time. A cluster may have many nodes that never come back. */
+const MOST_OF_SILENT = 20_000
+
+/**
+ * What newLines() has to know next time: these lines, and the earlier ones of nodes that did not answer now, which say
+ * them again when they answer.
+ */
+export function linesToKnow(
+  pages: readonly NodeFlows[],
+  lines: readonly NodeLine[],
+  earlier: readonly NodeLine[],
+): readonly NodeLine[] {
+  const answering = new Set(pages.map(({ node }) => node))
+  return [...lines, ...earlier.filter(({ node }) => !answering.has(node)).slice(0, MOST_OF_SILENT)]
+}
+
 function isWanted({ outcome, from: caller, to: called }: FlowLine, { from, to, cluster, denied }: FlowFilter): boolean {
   if (denied === true && outcome !== 'denied') return false
   if (from !== undefined && caller.namespace !== from) return false

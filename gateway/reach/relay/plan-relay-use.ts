@@ -248,13 +248,17 @@ export function isRelayPort(port: number): boolean {
   return port > RELAY_PORT && port <= RELAY_LAST_PORT
 }
 
-/** The one of these far ends that relays packets to this address. Undefined if none does. */
+/**
+ * The one of these far ends that relays packets to this address. Undefined if none does. The link with it has the same
+ * address, and so has every other link that it carries: those may be with gateways that relay, too.
+ */
 export function relayOf<L extends { readonly relays?: true; readonly at?: AddressPort | undefined }>(
   at: AddressPort | undefined,
   links: readonly L[],
 ): L | undefined {
   if (at === undefined || !isRelayPort(at.port)) return undefined
   return links.find((one) => {
-    return one.relays === true && one.at !== undefined && compareAddresses(one.at.address, at.address) === 0
+    if (one.relays !== true || one.at === undefined || isRelayPort(one.at.port)) return false
+    return compareAddresses(one.at.address, at.address) === 0
   })
 }

@@ -146,7 +146,15 @@ function through(...via: readonly string[]): Topology {
 }
 
 t.test('a link moves only if none of its relays stays', async (t) => {
+  const beside = (hub: string, ...via: readonly string[]): Topology => {
+    return { mode: 'hub-and-spoke', hubs: ['h1', 'h2', hub], via }
+  }
   const rows: readonly (readonly [before: Topology, after: Topology, moved: number])[] = [
+    // What stays has left the clusterset, or does not relay: it carries no link.
+    [beside('gone', 'gone', 'h1'), beside('gone', 'gone', 'h2'), 3],
+    [beside('c0', 'c0', 'h1'), beside('c0', 'c0', 'h2'), 1],
+    [beside('gone', 'gone', 'h1'), beside('gone', 'gone', 'h1', 'h2'), 0],
+    [beside('gone', 'gone'), beside('gone', 'gone'), 0],
     [through('h1'), through('h1', 'h2'), 0],
     [through('h1', 'h2'), through('h2'), 0],
     [through('h1'), through('h2'), 3],

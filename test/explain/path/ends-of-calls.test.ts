@@ -261,6 +261,8 @@ t.test('of many ways all count, and those that end are listed first', async (t) 
     objects: here({ EndpointSlice: ['paris', ...ids].map((id) => sliceOf(id)) }),
   })
   t.equal(found.outcome, 'AMBIGUOUS', found.message)
+  t.match(found.message, /^it depends on the connection: packets to a5 end at step \d+, node: /)
+  t.match(pathText(found, false), /\nnext: sealane diagnose lanes\n$/, 'with the command to run next')
   t.equal(found.waysLeftOut, 2)
   t.match(
     found.ways.find(({ cluster }) => cluster === 'a5'),

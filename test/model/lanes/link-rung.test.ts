@@ -26,6 +26,10 @@ t.test('the rung of a link', async (t) => {
     ['direct', HERE, OPEN, MAPPED],
     ['direct', { ...HERE, usingNat: false }, HIDDEN, MAPPED],
     ['relayed', { ...HERE, usingRelay: 'milano' }, HIDDEN, MAPPED],
+    ['tcp-443', { ...HERE, usingRelay: 'tcp-443 relay.example' }, HIDDEN, HIDDEN],
+    ['tcp-443', { ...HERE, usingRelay: 'tcp-443' }, HIDDEN, HIDDEN],
+    // A member of this name relays.
+    ['relayed', { ...HERE, usingRelay: 'tcp-443-lab' }, HIDDEN, HIDDEN],
     ['direct', { ...HERE, usingNat: false }, HIDDEN, HIDDEN],
     ['direct', HERE, OPEN, HIDDEN],
     ['direct', HERE, HIDDEN, OPEN],

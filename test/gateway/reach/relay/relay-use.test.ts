@@ -239,4 +239,12 @@ t.test('an address is that of a relay by its port, too', async (t) => {
   t.equal(by('203.0.113.1:4600'), undefined, 'its control port')
   t.equal(by('203.0.113.2:4601'), undefined)
   t.equal(relayOf(undefined, links), undefined)
+  // A gateway that relays, too, and that oslo relays to: its link has the same address.
+  const behind = relay('bari', 1, { at: parseAddressPort('203.0.113.1:4605'), via: ['oslo'] })
+  for (const all of [
+    [behind, ...links],
+    [...links, behind],
+  ])
+    t.equal(relayOf(parseAddressPort('203.0.113.1:4601'), all)?.cluster, 'oslo', 'neither is it the relay')
+  t.equal(relayOf(behind.at, [behind]), undefined, 'none is a relay of its own link')
 })
