@@ -463,3 +463,15 @@ function mayGo(
   }
   return mine.length > 0 && mine.every(isOffered)
 }
+
+t.test('a slice of another writer, whose namespaces have no names of namespaces, hinders no table', async (t) => {
+  const node = await nodeWith(podObject('shop/a', '10.42.1.5'), podObject('bank/b', '10.42.1.6'))
+  const stranger = slice('web', 'paris', [PARIS])
+  for (const name of ['a"b', 'a\\b', 'a\nb', '"; drop', '\u4e2d'.repeat(60), '', 'shop']) {
+    const names = JSON.stringify({ names: ['shop', name], selectors: [] })
+    const metadata = { ...stranger.metadata, annotations: { [ANNOTATION_CALLERS]: names } }
+    node.api.put({ ...stranger, metadata })
+    await t.resolves(node.apply(), `${JSON.stringify(name)} hinders no table`)
+    t.equal(node.outcome('forward', { saddr: '10.42.1.6' }), 'namespace', `${JSON.stringify(name)} lets in no other`)
+  }
+})
