@@ -31,7 +31,7 @@ import type { OpenPort } from '../../model/addresses/addresses.ts'
 import { ADMITTED_MARK, LANE_DEVICE_PREFIX, NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/model.ts'
 import type { AddressFamily } from '../world/world.ts'
 import { callsElements, callsNames, callsStatements } from './calls-chains.ts'
-import { chain, droppedIn, icmpName, keptRules, map, sampleChains } from './nft-parts.ts'
+import { chain, droppedIn, icmpName, keptRules, map, namesComment, sampleChains } from './nft-parts.ts'
 import {
   type AccessChanges,
   type AdmissionPlan,
@@ -315,7 +315,7 @@ export function groupStatements(
       : [
           map(callersSet(name), { kind: 'set', key: type, flags: ['interval'] }),
           ...chain(callersChain(name), [
-            { rule: `${nft} saddr @${callersSet(name)} goto admitted`, comment: shortened(clusters) },
+            { rule: `${nft} saddr @${callersSet(name)} goto admitted`, comment: namesComment(clusters) },
             dropped('access-not-offered'),
           ]),
         ],
@@ -365,11 +365,6 @@ function callersSet(group: string): string {
 
 function keys(texts: readonly string[]): ReadonlyMap<string, undefined> {
   return new Map(texts.map((text) => [text, undefined]))
-}
-
-function shortened(clusters: CallerGroup['clusters']): string {
-  const text = clusters.slice(0, 3).join(' ').slice(0, 100)
-  return clusters.length > 3 ? `${text} and ${clusters.length - 3} more` : text
 }
 
 function hex(bits: number): string {

@@ -18,7 +18,7 @@ import {
 } from '../../kernel/nft/nft.ts'
 import { LANE_DEVICE_PREFIX, type NamespaceChoice } from '../../model/model.ts'
 import type { AddressFamily } from '../world/world.ts'
-import { chain, droppedIn, keptRules, map } from './nft-parts.ts'
+import { chain, droppedIn, keptRules, map, namesComment } from './nft-parts.ts'
 import { type CallsPlan, callsChain, keptChain, leavesChain } from './plan-calls.ts'
 
 const MAP_LIMITED = 'limited'
@@ -105,9 +105,8 @@ function setOf(group: string): string {
 }
 
 function shortened({ names, selectors }: NamespaceChoice): string {
-  const text = [...names.slice(0, 3), ...(selectors.length > 0 ? ['by labels'] : [])].join(' ').slice(0, 100)
-  const more = names.length - 3
-  return more > 0 ? `${text} and ${more} more` : text === '' ? 'no namespace' : text
+  const text = namesComment(names, selectors.length > 0 ? ['by labels'] : [])
+  return text === '' ? 'no namespace' : text
 }
 
 function errorTypes(family: 4 | 6): string {

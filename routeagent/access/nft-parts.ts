@@ -59,6 +59,20 @@ export function map(name: string, type: Extract<NftStatement, { verb: 'add-map' 
   return { verb: 'add-map', table: TABLE, map: name, type }
 }
 
+const MOST_NAMES = 3
+const MAX_NAMES_LENGTH = 100
+
+/**
+ * The first names, for the comment of a chain. nft limits the bytes of a comment, and refuses some characters together
+ * with the whole table. An object that no schema has checked may have any text as a name.
+ */
+export function namesComment(names: readonly string[], others: readonly string[] = []): string {
+  const shown = names.slice(0, MOST_NAMES).map((name) => (name === '' ? '?' : name))
+  const first = [...shown, ...others].join(' ').slice(0, MAX_NAMES_LENGTH)
+  const text = first.replaceAll(/[^ !#-[\]-~]/g, '?')
+  return names.length > MOST_NAMES ? `${text} and ${names.length - MOST_NAMES} more` : text
+}
+
 type Rule = string | { readonly rule: string; readonly comment: string }
 
 export function chain(name: string, rules: readonly Rule[], base?: NftBaseChain): NftStatement[] {

@@ -15,6 +15,7 @@ import {
   type ServiceKey,
   findCondition,
   guardedNamespace,
+  isDnsLabel,
   nameHash,
   serviceKey,
 } from '../../model/model.ts'
@@ -442,7 +443,9 @@ function callersOf(clusters: readonly ClusterId[] | undefined): Callers {
 /** Names of chains are limited. No cluster id begins with a dot, so both forms differ. */
 const MAX_READABLE = 60
 
+/** A policy that no schema has checked may have any text as an id: one with a dot would read as two ids. */
 function groupName(clusters: readonly ClusterId[]): string {
   const readable = clusters.join('.')
-  return readable.length <= MAX_READABLE ? readable : `.${nameHash(...clusters)}`
+  const isReadable = readable.length <= MAX_READABLE && clusters.every(isDnsLabel)
+  return isReadable ? readable : `.${nameHash(...clusters)}`
 }

@@ -65,8 +65,13 @@ export interface WantedTable {
   readonly access: PlannedAccess
 }
 
-/** A service whose number of endpoints changes all the time leaves a chain of one rule for each number behind. */
+/**
+ * A service whose number of endpoints changes all the time leaves a chain of one rule for each number behind, and one
+ * whose callers change all the time those of each group of callers.
+ */
 const MAX_UNUSED_CHAINS = 4096
+/** The most chains of a group of callers. */
+const GROUP_CHAINS = 3
 
 export class NodeTable {
   readonly #deps: NodeTableDeps
@@ -131,7 +136,7 @@ export class NodeTable {
 
   #planned({ world, planner, changes, access }: WantedTable): PlannedTable {
     const fixed = this.#sent?.world === world ? this.#sent.fixed : this.#fixedOf(world)
-    const chains = this.#sent?.layout.picks.size ?? 0
+    const chains = this.#sent === undefined ? 0 : chainsOf(this.#sent)
     if (chains > 2 * this.#chains + MAX_UNUSED_CHAINS) this.#generation += 1
     return {
       // The end of all egress rules must not leave the chain that refuses the rest. Kept connections need other rules.
@@ -139,8 +144,8 @@ export class NodeTable {
       replacement: () => {
         const { plan: admitted } = access
         const { statements, ...plan } = planTable(world, planner.ports(), admitted)
-        this.#chains = plan.layout.picks.size
         this.#sent = { world, fixed, ...plan, calls: admitted.calls, groups: new Set(groupNames(admitted)) }
+        this.#chains = chainsOf(this.#sent)
         return statements
       },
       delta: () => this.#delta(world, changes, access),
@@ -181,4 +186,8 @@ export class NodeTable {
   #fixedOf(world: NodeNftWorld): string {
     return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world), this.#family.nft)}`
   }
+}
+
+function chainsOf({ layout: { picks }, groups }: Pick<Sent, 'layout' | 'groups'>): number {
+  return picks.size + GROUP_CHAINS * groups.size
 }

@@ -751,6 +751,21 @@ t.test('what the agent writes into the status of a policy is work only while the
   }
 })
 
+t.test('ids that no schema has checked hinder no table, and open nothing to others', async (t) => {
+  const [web, audit] = [{ targetRefs: [{ name: 'web' }] }, { targetRefs: [{ name: 'audit' }] }]
+  for (const id of ['pa ris', 'pa"ris', '\u4e2d'.repeat(60), '', 'oslo.paris']) {
+    const nft = await tableOf(
+      planned([
+        ...SHOP.filter(({ kind }) => kind !== 'AccessPolicy'),
+        accessPolicy('shop/web', { ...web, from: [{ clusters: [id] as never }] }),
+        accessPolicy('shop/audit', { ...audit, from: [{ clusters: ['oslo', 'paris'] }] }),
+      ]),
+    )
+    t.equal(outcome(nft, {}), 'not-offered', `${JSON.stringify(id)}: of another`)
+    t.equal(outcome(nft, { ...UDP, dport: 514 }), 'admitted', `${JSON.stringify(id)}: what is offered`)
+  }
+})
+
 function objectsOf({ services, open }: { services: readonly Service[]; open: boolean }): KubeObject[] {
   return [
     clusterAccessPolicy(open ? 'allow' : 'deny'),

@@ -9,10 +9,13 @@ import { type TracePacket, traceNft } from '../../../kernel/fake/fake-nft-tracer
 import { MemoryApi } from '../../../kubeapi/memory/memory-api.ts'
 import { ANNOTATION_CALLERS, callersText } from '../../../model/access/callers.ts'
 import { mayCall } from '../../../model/access/offer.ts'
+import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { ClusterAccessPolicy, EndpointSlice, KubeObject, Namespace, Pod } from '../../../model/objects.ts'
 import type { Offer } from '../../../model/records.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import type { AccessPlan } from '../../../routeagent/access/access-chains.ts'
+import { type AccessPlan, NOTHING_OFFERED } from '../../../routeagent/access/access-chains.ts'
+import { NO_ACCESS_CHANGES } from '../../../routeagent/access/plan-access.ts'
+import { NOTHING_LIMITED } from '../../../routeagent/access/plan-calls.ts'
 import { AccessReader } from '../../../routeagent/access/read-access.ts'
 import { NodeTable } from '../../../routeagent/balance/node-table.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
@@ -463,3 +466,37 @@ function mayGo(
   }
   return mine.length > 0 && mine.every(isOffered)
 }
+
+t.test('a slice of another writer, whose namespaces have no names of namespaces, hinders no table', async (t) => {
+  const node = await nodeWith(podObject('shop/a', '10.42.1.5'), podObject('bank/b', '10.42.1.6'))
+  const stranger = slice('web', 'paris', [PARIS])
+  for (const name of ['a"b', 'a\\b', 'a\nb', '"; drop', '\u4e2d'.repeat(60), '', 'shop']) {
+    const names = JSON.stringify({ names: ['shop', name], selectors: [] })
+    const metadata = { ...stranger.metadata, annotations: { [ANNOTATION_CALLERS]: names } }
+    node.api.put({ ...stranger, metadata })
+    await t.resolves(node.apply(), `${JSON.stringify(name)} hinders no table`)
+    t.equal(node.outcome('forward', { saddr: '10.42.1.6' }), 'namespace', `${JSON.stringify(name)} lets in no other`)
+  }
+})
+
+t.test('groups that no service has any more leave no chains behind for ever', async (t) => {
+  const nft = new FakeNft()
+  const metrics = routeAgentMetrics(createMetrics('routeagent'))
+  const table = new NodeTable({ nft, clock: new FakeClock(), logger: new CapturingLogger(), metrics })
+  const world = nodeNftWorld(WORLD, 4)
+  const planner = new BalancePlanner(serviceContext(WORLD, 4))
+  const chains = (): number => nft.table(NFT_TABLE_NODE)?.chains.size ?? 0
+  const counts: number[] = []
+  for (let round = 0; round < 12; round += 1) {
+    const choices = Array.from(
+      { length: 200 },
+      (_, i) => [`g${round}-${i}`, { names: [`shop-${i}`], selectors: [] }] as const,
+    )
+    const groups = new Map(choices.map(([name, choice]) => [name, { choice, pods: [] }]))
+    const limited = new Map(choices.map(([name], i) => [`244.1.1.${i} . tcp . 8080`, `goto calls-${name}`]))
+    const plan = { ...NOTHING_OFFERED, calls: { ...NOTHING_LIMITED, limited, groups } }
+    await table.apply({ world, planner, changes: [], access: { plan, changes: NO_ACCESS_CHANGES } }, false, NEVER)
+    counts.push(chains())
+  }
+  t.ok(Math.max(...counts) < 6500, `at most ${Math.max(...counts)} chains`)
+})
