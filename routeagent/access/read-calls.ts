@@ -140,8 +140,8 @@ export class CallsReader {
   /** Slices without namespaces matter only beside those that have some. */
   #concerns(change: ObjectChange<EndpointSlice> | undefined): boolean {
     if (change === undefined) return true
-    if (change.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) return false
     const before = change.type === 'set' ? change.previous : undefined
+    if (!isImported(change.object) && (before === undefined || !isImported(before))) return false
     return this.#isLimited !== false || isLimiting(change.object) || (before !== undefined && isLimiting(before))
   }
 
@@ -172,6 +172,10 @@ export class CallsReader {
 function isSameSite(one: CallsSite, other: CallsSite): boolean {
   const { self, here, clusters, exposure } = other
   return one.self === self && one.here === here && one.clusters === clusters && one.exposure === exposure
+}
+
+function isImported({ metadata: { labels } }: EndpointSlice): boolean {
+  return labels?.[LABEL_SOURCE_CLUSTER] !== undefined
 }
 
 function isLimiting({ metadata: { annotations } }: EndpointSlice): boolean {

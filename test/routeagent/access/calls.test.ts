@@ -479,6 +479,18 @@ t.test('a slice of another writer, whose namespaces have no names of namespaces,
   }
 })
 
+t.test('a slice that is no import any more counts no longer', async (t) => {
+  const pods = [podObject('shop/a', '10.42.1.5'), podObject('bank/b', '10.42.1.6')]
+  const offered = limitedSlice('web', 'paris', [PARIS], toMilano(['bank']))
+  const open = slice('web-too', 'paris', [PARIS])
+  const node = await nodeWith(offered, open, ...pods)
+  await node.apply()
+  t.equal(node.outcome('forward', {}), 'passes', 'open by the second slice')
+  node.api.put({ ...open, metadata: { ...open.metadata, labels: {} } })
+  await node.apply()
+  t.equal(node.outcome('forward', {}), 'namespace')
+})
+
 t.test('groups that no service has any more leave no chains behind for ever', async (t) => {
   const nft = new FakeNft()
   const metrics = routeAgentMetrics(createMetrics('routeagent'))
