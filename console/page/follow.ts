@@ -45,14 +45,14 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
   let saidMs = -Infinity
   let said = ''
 
-  const hear = (): void => {
+  const noteSign = (): void => {
     heardAt = clock.now()
     heardMs = clock.monotonic()
   }
   const follow = (): Events => {
     const opened = new browser.EventSource('./api/events')
     const onSign = (): void => {
-      hear()
+      noteSign()
       model.lostSince.value = undefined
     }
     opened.addEventListener('beat', onSign)
@@ -88,7 +88,7 @@ export function followServer(model: PageModel, browser: Browser, clock: Clock): 
       browser.document.title = `${model.sections.about.value?.cluster ?? 'Sealane'}: not followed`
       return
     }
-    hear()
+    noteSign()
     events = follow()
   }
   browser.document.addEventListener?.('visibilitychange', onVisibility)

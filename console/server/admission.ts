@@ -38,7 +38,11 @@ export type Admission =
     }
 
 export const LOGIN_PATH = '/login'
-export const COOKIE = 'sealane_console'
+
+/** A browser has one cookie of a name for all ports of an address (RFC 6265 section 8.5), and each console has its own. */
+export function cookieName(port: number): string {
+  return `sealane_console_${port}`
+}
 
 const LOOPBACK_NAMES: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 
@@ -78,7 +82,7 @@ export function admit({ method, path, headers }: AskedRequest, rules: AdmissionR
     return { t: 'refused', code: 403, text: 'Sec-Fetch-Site: expected same-origin or none' }
   }
   if (isLogin) return { t: 'login' }
-  if (rules.token === undefined || hasToken(headers, rules.token) || hasSession(headers, rules.session)) {
+  if (rules.token === undefined || hasToken(headers, rules.token) || hasSession(headers, rules)) {
     return { t: 'answer' }
   }
   return { t: 'refused', code: 401, text: 'expected the token of --token-file', asks: path === '/' }
@@ -104,9 +108,10 @@ function hasToken(headers: AskedRequest['headers'], token: string): boolean {
   return given !== undefined && isSameSecret(given, token)
 }
 
-function hasSession(headers: AskedRequest['headers'], session: string): boolean {
+function hasSession(headers: AskedRequest['headers'], { port, session }: AdmissionRules): boolean {
+  const start = `${cookieName(port)}=`
   const pairs = (textOf(headers['cookie']) ?? '').split('; ').slice(0, 64)
-  return pairs.some((pair) => pair.startsWith(`${COOKIE}=`) && isSameSecret(pair.slice(COOKIE.length + 1), session))
+  return pairs.some((pair) => pair.startsWith(start) && isSameSecret(pair.slice(start.length), session))
 }
 
 /** Takes the same time whatever differs: both are hashed first, so that not even the length shows. */

@@ -19,7 +19,7 @@ import {
   failedPath,
   wrongPath,
 } from '../state/state.ts'
-import { type Admission, COOKIE, LOGIN_PATH, admit, admitReader, isLoopback, isSameSecret } from './admission.ts'
+import { type Admission, LOGIN_PATH, admit, admitReader, cookieName, isLoopback, isSameSecret } from './admission.ts'
 import { EventStreams, type StreamLimits } from './event-streams.ts'
 import { type Forward, Forwarder } from './forwarder.ts'
 import { ANSWER_HEADER, type Readers } from './readers.ts'
@@ -234,7 +234,7 @@ export async function serveConsolePage(init: ConsoleServerInit): Promise<Console
       return
     }
     const secure = tls === undefined ? '' : '; Secure'
-    const cookie = `${COOKIE}=${session}; Path=/; HttpOnly; SameSite=Strict${secure}`
+    const cookie = `${cookieName(port)}=${session}; Path=/; HttpOnly; SameSite=Strict${secure}`
     reply(response, 303, '', { location: './', 'set-cookie': cookie })
   }
 

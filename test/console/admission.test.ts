@@ -1,6 +1,6 @@
 /** Which requests the console answers: method, Host, Origin, token. */
 import t from 'tap'
-import { type AdmissionRules, COOKIE, admit } from '../../console/server/admission.ts'
+import { type AdmissionRules, admit, cookieName } from '../../console/server/admission.ts'
 
 const LOCAL: AdmissionRules = {
   scheme: 'http',
@@ -20,6 +20,7 @@ interface Request {
   readonly [header: string]: string | undefined
 }
 
+const COOKIE = cookieName(8443)
 const HERE = { host: '127.0.0.1:9480' }
 const THERE = { host: '192.0.2.7:8443' }
 const ROWS: readonly Row[] = [

@@ -139,6 +139,14 @@ t.test('other machines need a token', async (t) => {
   t.match(cookie, /; HttpOnly; SameSite=Strict$/)
   t.notOk(cookie.includes(TOKEN), 'the cookie is not the token')
   t.equal((await ask(server, '/api/state', { headers: { cookie: cookie.split(';')[0] ?? '' } })).code, 200)
+
+  // A browser sends both, and the later login would replace a cookie of the same name.
+  const second = await serve(t, { token: TOKEN, limits: { loginMs: 0 } })
+  const later = await ask(second, '/login', { method: 'POST', body: `token=${TOKEN}` })
+  const both = [cookie, ...(later.headers['set-cookie'] ?? [])].map((text) => text.split(';')[0] ?? '')
+  t.equal(new Set(both.map((text) => text.split('=')[0])).size, 2, 'consoles at two ports have two cookies')
+  for (const one of [server, second])
+    t.equal((await ask(one, '/api/state', { headers: { cookie: both.join('; ') } })).code === 401, false)
   await t.rejects(login('x'.repeat(10_000)), /hang up|ECONNRESET|EPIPE/)
 })
 
